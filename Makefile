@@ -1,0 +1,59 @@
+# All set-up happens here: Python 3.11+ and make are enough. Start with `make demo`, then `make test`.
+PYTHON ?= python3
+PY     := .venv/bin/python
+BASE   := .venv/.installed-base
+DEV    := .venv/.installed-dev
+GPU    := .venv/.installed-gpu
+PYTEST := $(PY) -m pytest -n auto --dist worksteal
+
+.PHONY: help setup demo test fast gpu golden check format lint types imports budget docs bench clean
+
+help:           ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1 | /p' Makefile | column -t -s '|' 2>/dev/null || true
+
+# One stamp for each set of packages; all share one environment. tools/environment.py says what a set holds.
+.venv/.installed-%: pyproject.toml tools/environment.py
+	@$(PYTHON) tools/environment.py $*
+
+setup: $(DEV)   ## the environment for development, in .venv
+
+demo: $(BASE)   ## two programs that show what this is; needs no GPU and no torch
+	$(PY) examples/quickstart.py
+	$(PY) examples/alloc_scopes.py
+
+test: $(DEV)    ## every test that needs no GPU
+	$(PYTEST)
+
+fast: $(DEV)    ## the fast half of the tests
+	$(PYTEST) -m "not slow and not gpu"
+
+gpu: $(GPU)     ## the tests that need a CUDA device; no device is a failure here
+	$(PY) -m pytest -m gpu --require-gpu
+
+golden: $(DEV)  ## rewrite the golden files, and say which changed
+	$(PYTEST) --update-golden
+	git --no-pager diff --stat -- tests/golden
+
+check: $(DEV)   ## the five gates below; all of them run, even when one fails
+	@$(MAKE) --no-print-directory --keep-going format lint types imports budget
+
+format: $(DEV)
+	$(PY) -m ruff format --check --quiet .
+lint: $(DEV)
+	$(PY) -m ruff check --quiet .
+types: $(DEV)
+	$(PY) -m basedpyright
+imports: $(DEV)
+	.venv/bin/lint-imports
+budget: $(DEV)
+	$(PY) tools/budget.py
+
+docs: $(BASE)   ## write the pages of docs/ that come from tables in the source
+	$(PY) tools/docs.py
+
+bench: $(BASE)  ## time the emulator
+	$(PY) benchmarks/emulator.py
+
+clean:          ## remove what the tools left; .venv stays
+	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
