@@ -1,0 +1,1 @@
+"""The intermediate representation: nodes, expressions, the tile stage, its text form and its verifier."""

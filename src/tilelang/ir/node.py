@@ -1,0 +1,227 @@
+"""Nodes: immutable records whose fields are declared once, each with its kind.
+
+A subclass of `Node` lists its fields with `operand`, `attr`, `binds` and `body`; construction, equality, hash, walk,
+replace, printing and reading back are derived from that list. `loc` never counts in equality. Nothing enters or
+leaves here but the nodes themselves.
+"""
+
+from __future__ import annotations
+
+import enum
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+
+from tilelang.errors import Loc
+
+
+class Effect(enum.Flag):
+    """What an operation does to the memory an operand names.
+
+    ATOMIC marks an update that other threads may make at the same time. ASYNC marks an access that is
+    still under way when the operation returns, until the wait that its operation names.
+    """
+
+    NONE = 0
+    READ = enum.auto()
+    WRITE = enum.auto()
+    ATOMIC = enum.auto()
+    ASYNC = enum.auto()
+    UPDATE = READ | WRITE
+
+
+class Kind(enum.Enum):
+    """The kinds of field: a value that is used, plain data, a name that is defined, statements, a location."""
+
+    OPERAND = "operand"
+    ATTR = "attr"
+    BINDS = "binds"
+    BODY = "body"
+    LOC = "loc"
+
+
+def operand(*, effect: Effect = Effect.NONE, default: Any = MISSING) -> Any:
+    """A node, a tuple of nodes or None that this node uses; `effect` is what it does to the memory named."""
+    return field(default=default, kw_only=default is not MISSING, metadata={"kind": Kind.OPERAND, "effect": effect})
+
+
+def attr(*, default: Any = MISSING) -> Any:
+    """Plain data: numbers, strings, enums, dtypes, and tuples of them."""
+    return field(default=default, kw_only=default is not MISSING, metadata={"kind": Kind.ATTR})
+
+
+def binds(*, default: Any = MISSING) -> Any:
+    """A variable or buffer (or a tuple of them) that this node defines for the statements after or inside it."""
+    return field(default=default, kw_only=default is not MISSING, metadata={"kind": Kind.BINDS})
+
+
+def body(*, default: Any = MISSING) -> Any:
+    """A tuple of statements."""
+    return field(default=default, kw_only=default is not MISSING, metadata={"kind": Kind.BODY})
+
+
+def _loc() -> Any:
+    return field(default=None, kw_only=True, compare=False, repr=False, metadata={"kind": Kind.LOC})
+
+
+class _Interning(type):
+    """Makes classes that say `interned=True` return the one existing node for the same contents."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        new = super().__call__(*args, **kwargs)
+        if not cls.interned:  # pyright: ignore[reportAttributeAccessIssue]
+            return new
+        return _TABLE.setdefault(new.intern_key(), new)
+
+
+_TABLE: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+
+T = TypeVar("T", bound="Node")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(operand, attr, binds, body, _loc))
+class Node(metaclass=_Interning):
+    """A record of the intermediate representation. Equality is structural; `loc` says where it was written."""
+
+    interned: ClassVar[bool] = False
+    loc: Loc | None = _loc()
+
+    def __init_subclass__(cls, *, interned: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.interned = interned
+        dataclass(frozen=True, repr=False, eq=False)(cls)
+
+    @classmethod
+    def fields(cls) -> tuple[Field[Any], ...]:
+        """The declared fields, `loc` left out."""
+        known = _FIELDS.get(cls)
+        if known is None:
+            known = tuple(f for f in fields(cast(Any, cls)) if f.name != "loc")
+            _FIELDS[cls] = known
+        return known
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return False
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in self.fields())
+
+    def __hash__(self) -> int:
+        known = self.__dict__.get("_hash")
+        if known is None:
+            known = hash((type(self).__name__, *(_bits(getattr(self, f.name)) for f in self.fields())))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+    def intern_key(self) -> tuple[Any, ...]:
+        """What makes an interned node unique: its class and contents, children by identity."""
+        return (type(self), *(_identity(getattr(self, f.name)) for f in self.fields()))
+
+    def with_(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        values = {f.name: getattr(self, f.name) for f in self.fields()}
+        values["loc"] = self.loc
+        values.update(changes)
+        return type(self)(**values)
+
+    def children(self) -> Iterator[Node]:
+        """The nodes directly below: operands, then bodies."""
+        for f in self.fields():
+            if f.metadata["kind"] in (Kind.OPERAND, Kind.BODY):
+                yield from _nodes(getattr(self, f.name))
+
+    def walk(self) -> Iterator[Node]:
+        """This node and every node below it, parents first."""
+        stack: list[Node] = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(list(node.children())))
+
+    def rewrite(self, fn: Callable[[Node], Node | tuple[Node, ...] | None]) -> Self:
+        """A copy in which `fn` replaced nodes, children first.
+
+        `fn` gets a node whose children are already rewritten and returns its replacement, or None to keep it;
+        for a statement it may return a tuple of statements (empty to drop it).
+        """
+        changes: dict[str, Any] = {}
+        for f in self.fields():
+            if f.metadata["kind"] in (Kind.OPERAND, Kind.BODY):
+                old = getattr(self, f.name)
+                new = _rewritten(old, fn, splice=f.metadata["kind"] is Kind.BODY)
+                if new is not old:
+                    changes[f.name] = new
+        return self.with_(**changes) if changes else self
+
+    def effects(self) -> Iterator[tuple[Effect, Node]]:
+        """Every operand with a declared effect, with that effect."""
+        for f in self.fields():
+            effect = f.metadata.get("effect", Effect.NONE)
+            if effect:
+                for node in _nodes(getattr(self, f.name)):
+                    yield effect, node
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in self.fields())
+        return f"{type(self).__name__}({inside})"
+
+
+_FIELDS: dict[type[Node], tuple[Field[Any], ...]] = {}
+
+
+def _nodes(value: Any) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in cast("tuple[Any, ...]", value):
+            yield from _nodes(item)
+
+
+def _rewritten(value: Any, fn: Callable[[Node], Any], *, splice: bool) -> Any:
+    if isinstance(value, Node):
+        inner = value.rewrite(fn)
+        new = fn(inner)
+        return inner if new is None else new
+    if not isinstance(value, tuple):
+        return value
+    items = cast("tuple[Any, ...]", value)
+    out: list[Any] = []
+    changed = False
+    for item in items:
+        new = _rewritten(item, fn, splice=False)
+        changed = changed or new is not item
+        if splice and isinstance(new, tuple):
+            out.extend(cast("tuple[Any, ...]", new))
+        else:
+            out.append(new)
+    return tuple(out) if changed else items
+
+
+def _bits(value: Any) -> Any:
+    """`value` as something hashable in which 0.0, -0.0, NaN, True and 1 all differ."""
+    if isinstance(value, float):
+        return ("float", value.hex())
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, tuple):
+        return tuple(_bits(item) for item in cast("tuple[Any, ...]", value))
+    return value
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        left, right = cast("tuple[Any, ...]", a), cast("tuple[Any, ...]", b)
+        return len(left) == len(right) and all(_same(x, y) for x, y in zip(left, right, strict=True))
+    if isinstance(a, (float, bool)) or isinstance(b, (float, bool)):
+        return _bits(a) == _bits(b)
+    return bool(a == b)
+
+
+def _identity(value: Any) -> Any:
+    if isinstance(value, Node):
+        return ("node", id(value))
+    if isinstance(value, tuple):
+        return tuple(_identity(item) for item in cast("tuple[Any, ...]", value))
+    return _bits(value)
