@@ -1,8 +1,8 @@
-"""Create the virtual environment and install one set of packages into it: `environment.py base|dev|gpu`.
+"""Create the virtual environment and install one set of packages: `environment.py base|dev|gpu`.
 
-What enters: the interpreter that runs this file. What leaves: `.venv`, with this project installed in place, and one
-stamp file for each set, `.venv/.installed-<set>`. Uses the standard library only, and no syntax newer than
-Python 3.7, so that an interpreter that is too old can be told so.
+What enters: the interpreter that runs this file. What leaves: `.venv`, with this project installed
+in place, and one stamp file for each set, `.venv/.installed-<set>`. It uses the standard library
+only, and no syntax newer than Python 3.6, so that an interpreter that is too old can be told so.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
 PYTHON = os.path.join(VENV, "bin", "python")
 OLDEST = (3, 11)
+RUNS = f"import sys; sys.exit(sys.version_info < {OLDEST})"
 
 # Set -> (extras of pyproject.toml, the other sets that it contains).
 SETS = {"base": ("", ()), "dev": ("[dev]", ("base",)), "gpu": ("[dev,cuda]", ("base", "dev"))}
@@ -26,19 +27,26 @@ def refuse(message: str) -> None:
     sys.exit("setup: " + message)
 
 
+def run(*command: str) -> bool:
+    """Whether a command, run in the project's root, succeeds."""
+    try:
+        return subprocess.call(command, cwd=ROOT) == 0
+    except OSError:
+        return False
+
+
 def check_interpreter() -> None:
     """Refuse an interpreter that cannot make the environment, and say what to do."""
+    version = "{}.{}".format(*sys.version_info)
+    other = "name another interpreter: make PYTHON=python3.12 ..."
     if sys.version_info < OLDEST:
-        refuse(
-            "Python %d.%d or newer is needed; %s is %d.%d. Name another one: make PYTHON=python3.12 ..."
-            % (OLDEST + (sys.executable,) + sys.version_info[:2])
-        )
+        needed = "{}.{}".format(*OLDEST)
+        refuse(f"Python {needed} or newer is needed; {sys.executable} is {version}: {other}")
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if missing:
         refuse(
-            "%s has no %s module, which `python3 -m venv` needs. Install it (Debian and Ubuntu: the package"
-            " python%d.%d-venv) or name another interpreter: make PYTHON=python3.12 ..."
-            % (sys.executable, " and no ".join(missing), sys.version_info[0], sys.version_info[1])
+            f"{sys.executable} has no module {' and no '.join(missing)}, which making a virtual"
+            f" environment needs. Install it (Debian, Ubuntu: python{version}-venv) or {other}"
         )
 
 
@@ -46,21 +54,17 @@ def ensure_venv() -> None:
     """Create `.venv` unless it is there; refuse one that does not run or is too old."""
     if not os.path.lexists(PYTHON):
         print("setup: creating .venv", flush=True)
-        if subprocess.run([sys.executable, "-m", "venv", VENV]).returncode:
-            refuse("`%s -m venv .venv` failed; its message is above." % sys.executable)
-    probe = "import sys; sys.exit(sys.version_info < (%d, %d))" % OLDEST
-    try:
-        works = subprocess.run([PYTHON, "-c", probe]).returncode == 0
-    except OSError:
-        works = False
-    if not works:
+        if not run(sys.executable, "-m", "venv", VENV):
+            refuse(f"`{sys.executable} -m venv .venv` failed; its message is above.")
+    if not run(PYTHON, "-c", RUNS):
         refuse("the interpreter in .venv does not run or is too old. Remove .venv and try again.")
-    if subprocess.run([PYTHON, "-c", "import pip"], stderr=subprocess.DEVNULL).returncode:
-        subprocess.run([PYTHON, "-m", "ensurepip"], check=True)
+    has_pip = run(PYTHON, "-c", "import sys, importlib.util as u; sys.exit(not u.find_spec('pip'))")
+    if not has_pip and not run(PYTHON, "-m", "ensurepip"):
+        refuse("there is no pip in .venv, and it could not be put there; the message is above.")
 
 
 def fingerprint() -> str:
-    """What an install depends on: the project file, where the project lies, and which interpreter."""
+    """What an install depends on: the project file, where the project lies, the interpreter."""
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         parts = [file.read(), os.fsencode(ROOT), os.fsencode(os.path.realpath(PYTHON))]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
@@ -79,24 +83,26 @@ def install(name: str) -> None:
         if file.read() == want:
             os.utime(stamp(name))
             return
-    print("setup: installing tilewright%s into .venv" % extras, flush=True)
-    command = [PYTHON, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-e", "." + extras]
-    if subprocess.run(command, cwd=ROOT).returncode:
+    print(f"setup: installing tilewright{extras} into .venv", flush=True)
+    quiet = ("-qq", "--disable-pip-version-check")
+    if not run(PYTHON, "-m", "pip", "install", *quiet, "-e", "." + extras):
         refuse("pip could not install the packages; its message is above.")
     for each in (*contains, name):
         with open(stamp(each), "w") as file:
             file.write(want)
 
 
-def locked() -> "contextlib.AbstractContextManager[object]":
+@contextlib.contextmanager
+def locked():  # noqa: ANN201 - the annotation needs a newer Python than this file does
     """Hold the environment's lock: two `make` at once would install over each other."""
     try:
-        import fcntl  # not on Windows
-    except ImportError:
-        return contextlib.nullcontext()
-    file = open(os.path.join(VENV, ".lock"), "w")
-    fcntl.flock(file, fcntl.LOCK_EX)
-    return file
+        import fcntl
+    except ImportError:  # Windows has none
+        yield
+        return
+    with open(os.path.join(VENV, ".lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def main() -> None:

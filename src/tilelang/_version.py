@@ -1,4 +1,4 @@
-"""The version, in one place: the upstream release whose language this is, then this project's own number.
+"""The version, in one place: the upstream release whose language this is, then our own number.
 
 Read statically by the build and at run time by `tilelang.__version__` and the cache key.
 """
