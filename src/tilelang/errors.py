@@ -211,7 +211,7 @@ class TileIndexError(TileError, IndexError):
     """A wrong number of indices, or an index that is provably outside."""
 
 
-class TileNameError(TileError, NameError, AttributeError):
+class TileNameError(TileError, AttributeError):
     """A name that does not exist, or that belongs to another dialect."""
 
 

@@ -81,6 +81,7 @@ T = TypeVar("T", bound="Node")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(operand, attr, binds, body, _loc))
+@dataclass(frozen=True, repr=False, eq=False)
 class Node(metaclass=_Interning):
     """A record of the intermediate representation. Equality is structural; `loc` says where it was written."""
 
@@ -106,7 +107,7 @@ class Node(metaclass=_Interning):
             return True
         if type(self) is not type(other):
             return False
-        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in self.fields())
+        return all(same(getattr(self, f.name), getattr(other, f.name)) for f in self.fields())
 
     def __hash__(self) -> int:
         known = self.__dict__.get("_hash")
@@ -210,10 +211,11 @@ def _bits(value: Any) -> Any:
     return value
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
+    """Whether two field values are equal, told apart as finely as 0.0 and -0.0, or True and 1; NaN equals NaN."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         left, right = cast("tuple[Any, ...]", a), cast("tuple[Any, ...]", b)
-        return len(left) == len(right) and all(_same(x, y) for x, y in zip(left, right, strict=True))
+        return len(left) == len(right) and all(same(x, y) for x, y in zip(left, right, strict=True))
     if isinstance(a, (float, bool)) or isinstance(b, (float, bool)):
         return _bits(a) == _bits(b)
     return bool(a == b)

@@ -1,0 +1,485 @@
+"""The text form: a node goes in, Python-syntax source comes out, which `ir/read.py` reads back to an equal node.
+
+The form of an operation is derived from its declared fields: required fields by position, the others by keyword and
+only where they differ from their default. Only control flow, `Let`, `Store` and scalar operators have a syntax of
+their own. Deep nesting is bounded by Python's own parser (about 200 parentheses).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import keyword
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING
+from typing import Any, cast
+
+from tilelang.dtypes import DType
+from tilelang.errors import InternalError
+from tilelang.ir import expr as expr_module
+from tilelang.ir import tile as tile_module
+from tilelang.ir.evaluate import number
+from tilelang.ir.expr import (
+    BOOL,
+    INT32,
+    Binary,
+    BinaryOp,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Region,
+    Select,
+    Unary,
+    UnaryOp,
+    Var,
+)
+from tilelang.ir.functions import FUNCTIONS, result_dtype
+from tilelang.ir.node import Kind, Node, same
+from tilelang.ir.tile import (
+    Assert,
+    Break,
+    Continue,
+    For,
+    Function,
+    If,
+    Let,
+    Parallel,
+    Param,
+    Pipelined,
+    Stmt,
+    Store,
+    While,
+)
+
+FLOAT32 = DType("float32")
+
+# The modules whose nodes have a text form; a further stage is one more entry.
+STAGES = (expr_module, tile_module)
+
+# Python's precedence, loosest first.
+OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, SIGN, ATOM = range(12)
+
+LEVELS: dict[BinaryOp, int] = {
+    BinaryOp.OR: OR,
+    BinaryOp.AND: AND,
+    **dict.fromkeys(expr_module.COMPARES, COMPARE),
+    BinaryOp.BITOR: BITOR,
+    BinaryOp.BITXOR: BITXOR,
+    BinaryOp.BITAND: BITAND,
+    BinaryOp.SHL: SHIFT,
+    BinaryOp.SHR: SHIFT,
+    BinaryOp.ADD: SUM,
+    BinaryOp.SUB: SUM,
+    BinaryOp.MUL: PRODUCT,
+    BinaryOp.DIV: PRODUCT,
+    BinaryOp.FLOORDIV: PRODUCT,
+    BinaryOp.FLOORMOD: PRODUCT,
+}
+"""How tightly an operator with a symbol binds; the other operators are spelled as functions."""
+
+UNARY_LEVELS: dict[UnaryOp, int] = {UnaryOp.NEG: SIGN, UnaryOp.BITNOT: SIGN, UnaryOp.NOT: NOT}
+
+SELECT, LAZY_SELECT, NEGATE, REGION = "where", "if_then_else", "neg", "region"
+
+
+def snake(name: str) -> str:
+    """`SyncThreads` as `sync_threads`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def node_classes(base: type[Node]) -> dict[str, type[Node]]:
+    """The subclasses of `base` of every stage, by their name in the text form."""
+    found: dict[str, type[Node]] = {}
+    for module in STAGES:
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, base):
+                found[snake(value.__name__)] = value
+    return found
+
+
+def is_name(name: str) -> bool:
+    """Whether `name` can stand for a variable, buffer or function in the text form."""
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def print_function(fn: Function) -> str:
+    """The text of a whole function, ending in a newline."""
+    facts: list[str] = []
+    if fn.dialect:
+        facts.append(f"dialect={_quote(fn.dialect)}")
+    if fn.dynamic:
+        facts.append("dynamic={" + ", ".join(f"{v.name}: {v.type}" for v in fn.dynamic) + "}")
+    if fn.outputs:
+        facts.append(f"outputs={_data(fn.outputs)}")
+    if fn.attrs:
+        facts.append(f"attrs={_pairs(fn.attrs)}")
+    params = ", ".join(_param(p) for p in fn.params)
+    lines = [f"@function({', '.join(facts)})", f"def {fn.name}({params}):"]
+    lines += _block(fn.body, 1)
+    return "\n".join(lines) + "\n"
+
+
+def print_stmt(stmt: Stmt, depth: int = 0) -> str:
+    """The text of one statement with everything inside it, indented `depth` steps; no newline at the end."""
+    return "\n".join(_stmt(stmt, depth))
+
+
+def print_expr(e: Node) -> str:
+    """The text of a scalar expression, region or buffer."""
+    return _expr(e, OR)
+
+
+# Parameters --------------------------------------------------------------------------------------
+
+
+def _param(p: Param) -> str:
+    extra = ["pointer=True"] if p.pointer else []
+    thing = p.buffer or p.var
+    if thing is not None and thing.name != p.name:
+        extra.append(f"name={_quote(thing.name)}")
+    if p.buffer is not None:
+        return f"{p.name}: Tensor({', '.join([*_declared(p.buffer), *extra])})"
+    if p.var is None:
+        return p.name
+    return (
+        f"{p.name}: Scalar({', '.join([p.var.type, *extra])})"
+        if extra
+        else f"{p.name}: {p.var.type}"
+    )
+
+
+def _declared(b: Buffer) -> list[str]:
+    """A buffer's own fields, as arguments of the operation that defines it."""
+    return [_tuple(b.shape), str(b.type), *_keywords(b, skip=("name", "type", "shape"))]
+
+
+# Statements --------------------------------------------------------------------------------------
+
+
+def _block(stmts: tuple[Stmt, ...], depth: int) -> list[str]:
+    if not stmts:
+        return [_INDENT * depth + "pass"]
+    return [line for stmt in stmts for line in _stmt(stmt, depth)]
+
+
+_INDENT = "    "
+
+
+def _stmt(stmt: Stmt, depth: int) -> list[str]:
+    pad = _INDENT * depth
+    match stmt:
+        case If():
+            return _if(stmt, depth)
+        case While():
+            return [f"{pad}while {_expr(stmt.cond, OR)}:", *_block(stmt.body, depth + 1)]
+        case For() | Pipelined() | Parallel():
+            return [f"{pad}{_loop(stmt)}:", *_block(stmt.body, depth + 1)]
+        case _:
+            pass
+    bodies = [f.name for f in stmt.fields() if f.metadata["kind"] is Kind.BODY]
+    if len(bodies) > 1:
+        raise InternalError(f"no text form for {type(stmt).__name__}: it has several bodies")
+    if bodies:
+        names = _bound_names(stmt)
+        as_names = f" as {names}" if names else ""
+        return [f"{pad}with {_op(stmt)}{as_names}:", *_block(getattr(stmt, bodies[0]), depth + 1)]
+    return [pad + _simple(stmt)]
+
+
+def _if(stmt: If, depth: int) -> list[str]:
+    pad = _INDENT * depth
+    lines: list[str] = []
+    word = "if"
+    at = stmt
+    while True:
+        lines += [f"{pad}{word} {_expr(at.cond, OR)}:", *_block(at.then, depth + 1)]
+        match at.orelse:
+            case ():
+                return lines
+            case (If() as nested,):
+                at, word = nested, "elif"
+            case _:
+                return [*lines, f"{pad}else:", *_block(at.orelse, depth + 1)]
+
+
+def _loop(stmt: For | Pipelined | Parallel) -> str:
+    if isinstance(stmt, Parallel):
+        names = ", ".join(v.name for v in stmt.vars) or "()"
+        args = [_expr(e, OR) for e in stmt.extents]
+        return f"for {names} in parallel({', '.join([*args, *_keywords(stmt)])})"
+    word = stmt.kind.value if isinstance(stmt, For) else "pipelined"
+    args = [_expr(stmt.start, OR), _expr(stmt.stop, OR), *_keywords(stmt, skip=("kind",))]
+    return f"for {stmt.var.name} in {word}({', '.join(args)})"
+
+
+def _simple(stmt: Stmt) -> str:
+    match stmt:
+        case Let():
+            return f"{stmt.var.name}: {stmt.var.type} = {_expr(stmt.value, OR)}"
+        case Store():
+            return f"{stmt.buffer.name}{_indices(stmt.indices)} = {_expr(stmt.value, OR)}"
+        case Break():
+            return "break"
+        case Continue():
+            return "continue"
+        case Assert():
+            return f"assert {_expr(stmt.cond, OR)}" + (
+                f", {_quote(stmt.message)}" if stmt.message else ""
+            )
+        case _:
+            pass
+    bound = list(_bound(stmt))
+    text = _op(stmt)
+    match bound:
+        case []:
+            return text
+        case [Buffer() as b]:
+            return f"{b.name} = {text}"
+        case [Var() as v]:
+            return f"{v.name}: {v.type} = {text}"
+        case _:
+            return f"{_bound_names(stmt)} = {text}"
+
+
+def _bound(node: Node) -> Iterator[Any]:
+    """The values of the fields that define something, empty ones left out."""
+    for f in node.fields():
+        value = getattr(node, f.name)
+        if f.metadata["kind"] is Kind.BINDS and value is not None:
+            yield value
+
+
+def _bound_names(node: Node) -> str:
+    """The names that a node defines, as an assignment target: one group for each field."""
+    groups = [v.name if isinstance(v, (Var, Buffer)) else _name_group(v) for v in _bound(node)]
+    return groups[0] if len(groups) == 1 else f"({', '.join(groups)})" if groups else ""
+
+
+def _name_group(items: tuple[Var | Buffer, ...]) -> str:
+    return "(" + ", ".join(v.name for v in items) + (",)" if len(items) == 1 else ")")
+
+
+# Operations, from their fields -------------------------------------------------------------------
+
+
+def _op(node: Node) -> str:
+    return f"{snake(type(node).__name__)}({', '.join([*_positional(node), *_keywords(node)])})"
+
+
+def _positional(node: Node) -> list[str]:
+    """The required fields; those after the last region by keyword, since no order of them is self-evident."""
+    required = [
+        (f, getattr(node, f.name))
+        for f in node.fields()
+        if f.default is MISSING and f.metadata["kind"] is not Kind.BODY
+    ]
+    last_region = max(
+        (i for i, (_, v) in enumerate(required) if isinstance(v, Region)), default=len(required)
+    )
+    out: list[str] = []
+    for i, (f, value) in enumerate(required):
+        if f.metadata["kind"] is Kind.BINDS:
+            if isinstance(value, Buffer):
+                out += [_tuple(value.shape), str(value.type)]
+            continue
+        out.append((f"{f.name}=" if i > last_region else "") + _field(f.metadata["kind"], value))
+    return out
+
+
+def _keywords(node: Node, skip: tuple[str, ...] = ()) -> list[str]:
+    """The fields that differ from their default, and what the names defined here need to be read back."""
+    out: list[str] = []
+    for f in node.fields():
+        value = getattr(node, f.name)
+        kind = f.metadata["kind"]
+        if kind is Kind.BINDS:
+            out += _binding_facts(node, value)
+        elif f.default is MISSING or f.name in skip or same(value, f.default) or kind is Kind.BODY:
+            continue
+        elif f.name == "hints":
+            out += _hints(node, value)
+        else:
+            out.append(f"{f.name}={_field(kind, value)}")
+    return out
+
+
+def _binding_facts(node: Node, value: Any) -> list[str]:
+    if isinstance(value, Buffer):
+        return _keywords(value, skip=("name", "type", "shape"))
+    if isinstance(value, Var):  # a plain statement says the dtype beside the name
+        value = (value,) if any(f.metadata["kind"] is Kind.BODY for f in node.fields()) else ()
+    items = cast("tuple[Var, ...]", value or ())
+    if all(v.type == INT32 for v in items):
+        return []
+    return [f"var_dtypes={_tuple(tuple(v.type for v in items))}"]
+
+
+def _hints(node: Node, hints: tuple[tuple[str, Any], ...]) -> list[str]:
+    """Hints as keywords of their own, where no name clashes; otherwise all of them in one dictionary."""
+    taken = {f.name for f in node.fields()} | {"var_dtypes"}
+    names = [name for name, _ in hints]
+    if len(set(names)) == len(names) and all(is_name(n) and n not in taken for n in names):
+        return [f"{name}={_data(value)}" for name, value in hints]
+    return [f"hints={_pairs(hints)}"]
+
+
+def _field(kind: Kind, value: Any) -> str:
+    if kind is Kind.ATTR:
+        return _data(value.value) if isinstance(value, enum.Enum) else _data(value)
+    return _tuple(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else _operand(value)
+
+
+def _operand(value: Any) -> str:
+    return "None" if value is None else _expr(value, OR)
+
+
+def _tuple(items: tuple[Any, ...]) -> str:
+    texts = [
+        _tuple(cast("tuple[Any, ...]", i)) if isinstance(i, tuple) else _item(i) for i in items
+    ]
+    return "(" + ", ".join(texts) + (",)" if len(texts) == 1 else ")")
+
+
+def _item(value: Any) -> str:
+    return _expr(value, OR) if isinstance(value, Node) else _data(value)
+
+
+def _pairs(pairs: tuple[tuple[str, Any], ...]) -> str:
+    return "{" + ", ".join(f"{_quote(name)}: {_data(value)}" for name, value in pairs) + "}"
+
+
+def _data(value: Any) -> str:
+    """Plain data as a Python literal; a record (a frozen dataclass, as layouts are) as a call of its class."""
+    match value:
+        case DType():
+            return str(value)
+        case str():
+            return _quote(value)
+        case enum.Enum():
+            return f"{type(value).__name__}.{value.name}"
+        case None | bool() | int():
+            return repr(value)
+        case float():
+            return repr(value) if math.isfinite(value) else f'float("{value}")'
+        case tuple():
+            return _tuple(cast("tuple[Any, ...]", value))
+        case Node():
+            raise InternalError(f"plain data holds a node: {value!r}")
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            parts = [
+                f"{f.name}={_data(getattr(value, f.name))}"
+                for f in dataclasses.fields(value)
+                if f.compare
+            ]
+            return f"{type(value).__name__}({', '.join(parts)})"
+        case _:
+            raise InternalError(
+                f"no text form for plain data of type {type(value).__name__}: {value!r}"
+            )
+
+
+def _quote(text: str) -> str:
+    quoted = repr(str(text))
+    return f'"{quoted[1:-1]}"' if quoted[0] == "'" and '"' not in text else quoted
+
+
+# Expressions -------------------------------------------------------------------------------------
+
+
+def _expr(e: Node, level: int) -> str:
+    """The text of `e`, in parentheses if it binds looser than `level`."""
+    text, own = _leveled(e)
+    return f"({text})" if own < level else text
+
+
+def _leveled(e: Node) -> tuple[str, int]:
+    match e:
+        case Const():
+            return _const(e)
+        case Var() | Buffer():
+            return e.name, ATOM
+        case Binary():
+            return _binary(e)
+        case Unary():
+            return _unary(e)
+        case Load():
+            return e.buffer.name + _indices(e.indices), ATOM
+        case Region():
+            return _region(e), ATOM
+        case Select():
+            name = LAZY_SELECT if e.lazy else SELECT
+            return f"{name}({_expr(e.cond, OR)}, {_expr(e.t, OR)}, {_expr(e.f, OR)})", ATOM
+        case Call():
+            return _call(e), ATOM
+        case _:
+            return _op(e), ATOM
+
+
+def _binary(e: Binary) -> tuple[str, int]:
+    level = LEVELS.get(e.op)
+    if level is None:
+        return f"{e.op.value}({_expr(e.a, OR)}, {_expr(e.b, OR)})", ATOM
+    # Python groups to the left, but for comparisons, which it chains.
+    left = level + 1 if level == COMPARE else level
+    return f"{_expr(e.a, left)} {e.op.value} {_expr(e.b, level + 1)}", level
+
+
+def _unary(e: Unary) -> tuple[str, int]:
+    if e.op is UnaryOp.NEG and isinstance(e.a, Const) and _const(e.a)[0][-1] != ")":
+        return f"{NEGATE}({_const(e.a)[0]})", ATOM  # `-1` is a literal
+    level = UNARY_LEVELS[e.op]
+    space = " " if e.op is UnaryOp.NOT else ""
+    return f"{e.op.value}{space}{_expr(e.a, level)}", level
+
+
+def _const(c: Const) -> tuple[str, int]:
+    value, t = c.value, c.type
+    if isinstance(value, float):
+        text = float_text(value, t) if math.isfinite(value) else f'"{value}"'
+        plain = t == FLOAT32 and math.isfinite(value)
+    else:
+        text = repr(value)
+        plain = t == (BOOL if isinstance(value, bool) else INT32)
+    if not plain:
+        return f"{t}({text})", ATOM
+    return text, SIGN if text.startswith("-") else ATOM
+
+
+def float_text(value: float, dtype: DType) -> str:
+    """The shortest decimal that rounds to `value` in `dtype`."""
+    exact = repr(value)
+    if len(exact) <= 8:
+        return exact
+    for digits in range(1, 17):
+        short = repr(float(f"{value:.{digits}g}"))
+        if number(float(short), dtype) == value:
+            return short
+    return exact
+
+
+def _indices(indices: tuple[Expr, ...]) -> str:
+    return "[" + (", ".join(_expr(i, OR) for i in indices) or "()") + "]"
+
+
+def _region(r: Region) -> str:
+    if not r.mins or len(r.mins) != len(r.extents):
+        return f"{REGION}({r.buffer.name}, {_tuple(r.mins)}, {_tuple(r.extents)})"
+    axes = [f"{_expr(m, OR)} : +{_expr(n, SIGN)}" for m, n in zip(r.mins, r.extents, strict=True)]
+    return f"{r.buffer.name}[{', '.join(axes)}]"
+
+
+def _call(e: Call) -> str:
+    parts = [_expr(a, OR) for a in e.args]
+    if e.params:
+        parts.append(f"params={_data(e.params)}")
+    if (
+        not e.args
+        or e.fn not in FUNCTIONS
+        or result_dtype(e.fn, [a.dtype for a in e.args]) != e.type
+    ):
+        parts.append(f"type={e.type}")
+    return f"{e.fn}({', '.join(parts)})"
