@@ -9,7 +9,7 @@ PYTEST := $(PY) -m pytest -n auto --dist worksteal
 .PHONY: help setup demo test fast gpu golden check format lint types imports budget docs bench clean
 
 help:           ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1 | /p' Makefile | column -t -s '|' 2>/dev/null || true
+	@sed -n 's/^\([a-z]*\): *[^#]*## /  make \1: /p' Makefile
 
 # One stamp for each set of packages; all share one environment. tools/environment.py says what a set holds.
 .venv/.installed-%: pyproject.toml tools/environment.py
@@ -44,7 +44,7 @@ lint: $(DEV)
 types: $(DEV)
 	$(PY) -m basedpyright
 imports: $(DEV)
-	.venv/bin/lint-imports
+	PYTHONPATH=src .venv/bin/lint-imports --no-logo
 budget: $(DEV)
 	$(PY) tools/budget.py
 
