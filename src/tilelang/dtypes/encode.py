@@ -82,7 +82,8 @@ def encode(x: Exact, row: Row, mode: str, saturate: bool, rbits: Array | None = 
 
     NaN stays NaN with its sign; where the format has none it becomes the largest finite value, as
     `cvt.satfinite` to e2m1, e2m3 and e3m2 has it (PTX ISA, cvt). A format without a sign takes the
-    magnitude, as CUDA's conversions to e8m0 do. `rbits` is a uint32 per number, for mode rs.
+    magnitude, as CUDA's conversions to e8m0 do, and having no last bit rounds ties up in `rn`.
+    `rbits` is a uint32 per number, for mode rs.
     """
     negative = x.negative if row.has_sign else np.zeros_like(x.negative)
     word = _round(x, negative, row, mode, rbits)

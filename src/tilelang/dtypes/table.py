@@ -120,7 +120,7 @@ class Row:
         sign = -1.0 if word & self.sign_word else 1.0
         word &= ~self.sign_word
         if word > self.max_word:
-            return sign * (math.inf if word == self.inf_word else math.nan)
+            return math.copysign(math.inf if word == self.inf_word else math.nan, sign)
         exponent = word >> self.mantissa_bits
         fraction = word & ((1 << self.mantissa_bits) - 1)
         if not self.has_sign:

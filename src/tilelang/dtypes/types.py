@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from functools import cache
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self, cast
 
 import ml_dtypes
 import numpy as np
@@ -33,9 +33,9 @@ class DType(str):
     lanes: int
     """How many scalars one element holds."""
 
-    def __new__(cls, value: object) -> DType:
+    def __new__(cls, value: object) -> Self:
         """The one object of the type that `value` names."""
-        return _intern(cls, canonical_name(value))
+        return cast(Self, _intern(cls, canonical_name(value)))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a dtype is immutable: cannot set {name!r} of {self}")
@@ -55,11 +55,11 @@ class DType(str):
         return str.__str__(self)
 
     @property
-    def base(self) -> DType:
+    def base(self) -> Self:
         """The scalar type of a vector; a scalar type is its own."""
-        return self if self.lanes == 1 else _intern(type(self), self._row.name)
+        return self if self.lanes == 1 else type(self)(self._row.name)
 
-    def with_lanes(self, lanes: int) -> DType:
+    def with_lanes(self, lanes: int) -> Self:
         """The vector of `lanes` such scalars; 1 gives the scalar type. ValueError for others."""
         return type(self)(self._row.name if lanes == 1 else f"{self._row.name}x{lanes}")
 

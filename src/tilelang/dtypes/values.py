@@ -66,15 +66,15 @@ def const_value(value: Number | np.generic, dtype: DType) -> Number:
 
 def _float64(value: int, dtype: DType) -> float:
     """A float64 that rounds to `dtype` as `value` does: cut to 53 bits, the last one sticky."""
-    magnitude = abs(value)
+    sign, magnitude = -1 if value < 0 else 1, abs(value)
     excess = magnitude.bit_length() - 53
     if dtype.name != "float64" and excess > 0:
         lost = magnitude & ((1 << excess) - 1) != 0
         magnitude = (magnitude >> excess | lost) << excess
     try:
-        return math.copysign(float(magnitude), value)
+        return sign * float(magnitude)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return sign * math.inf
 
 
 def _number(x: Array, dtype: DType) -> Number:
