@@ -250,7 +250,14 @@ _CLASS_OF_KIND: dict[str, type[TileError]] = {
 }
 
 
-def error(kind: str, message: str, loc: Loc | None = None, *, cls: type[TileError] | None = None, **facts: Any) -> TileError:
+def error(
+    kind: str,
+    message: str,
+    loc: Loc | None = None,
+    *,
+    cls: type[TileError] | None = None,
+    **facts: Any,
+) -> TileError:
     """Build the exception for one finding; `facts` are further fields of `Diagnostic`. The caller raises it."""
     chosen = cls or _CLASS_OF_KIND.get(kind, TileValueError)
     return chosen(Diagnostic(kind, message, loc, **facts))
@@ -278,7 +285,9 @@ class Findings:
     """Collects diagnostics and drops repeats (one per kind, message and location)."""
 
     items: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    _seen: set[tuple[str, str, Loc | None]] = field(default_factory=set[tuple[str, str, Loc | None]])
+    _seen: set[tuple[str, str, Loc | None]] = field(
+        default_factory=set[tuple[str, str, Loc | None]]
+    )
 
     def add(self, diagnostic: Diagnostic) -> None:
         """Keep `diagnostic` unless the same finding is there already."""

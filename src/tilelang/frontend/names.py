@@ -1,0 +1,91 @@
+"""Which names a piece of Python assigns, and which it reads before it has assigned them.
+
+What enters: statements of an author's function. What leaves: sets of names. The tracer uses them to keep Python's
+meaning of names where a branch or loop becomes code of the kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+
+def target_names(target: ast.expr | None) -> list[str]:
+    """The plain names of an assignment target, from left to right."""
+    if target is None:
+        return []
+    return [
+        n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
+
+
+def assigned(body: Iterable[ast.stmt]) -> list[str]:
+    """The names that `body` assigns in its own scope, in order of first appearance."""
+    found: dict[str, None] = {}
+    stack: list[ast.AST] = list(reversed(list(body)))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.setdefault(node.name)
+            continue
+        if isinstance(
+            node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+        ):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.setdefault(node.id)
+        if isinstance(node, ast.alias):
+            found.setdefault((node.asname or node.name).split(".")[0])
+        stack.extend(reversed(list(ast.iter_child_nodes(node))))
+    return list(found)
+
+
+def exposed(body: Sequence[ast.stmt]) -> set[str]:
+    """The names that one round of `body` may read from before the round, and that it also assigns."""
+    reads, _ = _flow(body, frozenset())
+    return reads & set(assigned(body))
+
+
+def _flow(body: Sequence[ast.stmt], known: frozenset[str]) -> tuple[set[str], frozenset[str]]:
+    """Names read before they are surely assigned, and the names surely assigned after `body`."""
+    reads: set[str] = set()
+    for stmt in body:
+        more, known = _one(stmt, known)
+        reads |= more
+    return reads, known
+
+
+def _loads(node: ast.AST | None, known: frozenset[str]) -> set[str]:
+    if node is None:
+        return set()
+    return {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    } - known
+
+
+def _one(stmt: ast.stmt, known: frozenset[str]) -> tuple[set[str], frozenset[str]]:
+    match stmt:
+        case ast.If():
+            a, after_a = _flow(stmt.body, known)
+            b, after_b = _flow(stmt.orelse, known)
+            return _loads(stmt.test, known) | a | b, after_a & after_b
+        case ast.For():
+            inside = known | set(target_names(stmt.target))
+            reads, _ = _flow(stmt.body, inside)
+            return _loads(stmt.iter, known) | reads, known
+        case ast.While():
+            reads, _ = _flow(stmt.body, known)
+            return _loads(stmt.test, known) | reads, known
+        case ast.With():
+            reads: set[str] = set()
+            for entry in stmt.items:
+                reads |= _loads(entry.context_expr, known)
+                known = known | set(target_names(entry.optional_vars))
+            more, known = _flow(stmt.body, known)
+            return reads | more, known
+        case ast.AugAssign(target=ast.Name(id=name)):
+            return _loads(stmt.value, known) | ({name} - known), known | {name}
+        case ast.FunctionDef() | ast.ClassDef():
+            return _loads(stmt, known), known | {stmt.name}
+        case _:
+            return _loads(stmt, known), known | set(assigned([stmt]))

@@ -1,0 +1,385 @@
+"""The rewriter: an author's function as Python syntax in, the same function with every construct routed through the
+tracer out.
+
+The rewritten function runs as ordinary Python, so closures, helpers and comprehensions work while it is traced; the
+tracer (`trace.py`) decides for each construct whether it is Python or becomes code of the kernel. Every syntax node
+is either listed here or refused at its place: nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from tilelang.errors import Loc, error
+from tilelang.frontend.names import assigned, exposed, target_names
+
+TRACER = "__tracer"
+
+_REFUSED: dict[type[ast.AST], tuple[str, str]] = {
+    ast.Try: ("`try`", "check the condition instead"),
+    ast.Delete: ("`del`", "let the name go out of use"),
+    ast.Global: ("`global`", "pass the value in, or return it"),
+    ast.Nonlocal: ("`nonlocal`", "pass the value in, or return it"),
+    ast.ClassDef: ("a class definition", "define the class outside the kernel"),
+    ast.AsyncFunctionDef: ("`async def`", "use a plain function"),
+    ast.AsyncFor: ("`async for`", "use a plain loop"),
+    ast.AsyncWith: ("`async with`", "use a plain `with`"),
+    ast.Match: ("`match`", "use `if` and `elif`"),
+    ast.Await: ("`await`", "use plain calls"),
+    ast.Yield: ("`yield`", "return the values"),
+    ast.YieldFrom: ("`yield from`", "return the values"),
+}
+_PLAIN_STATEMENTS = (ast.Pass, ast.Import, ast.ImportFrom, ast.Raise, ast.FunctionDef)
+_PLAIN_EXPRESSIONS = (
+    ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Set,
+    ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.JoinedStr,
+    ast.FormattedValue, ast.Starred, ast.NamedExpr, ast.keyword, ast.arguments, ast.arg, ast.Slice,
+    ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
+)  # fmt: skip
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
+}  # fmt: skip
+_COMPARES: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+    ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
+}  # fmt: skip
+
+
+@dataclass
+class Rewriter(ast.NodeTransformer):
+    """Rewrites the body of one function. `locs[k]` is the place that the k-th tracer call refers to."""
+
+    file: str
+    function: str
+    column: int
+    locs: list[Loc] = field(default_factory=list[Loc])
+    _temps: int = 0
+
+    # -- helpers --------------------------------------------------------------------------------------------------
+
+    def loc(self, node: ast.AST) -> Loc:
+        """The place of a node in the author's file."""
+        line = getattr(node, "lineno", 1)
+        end = (
+            getattr(node, "end_col_offset", 0)
+            if getattr(node, "end_lineno", line) == line
+            else 10_000
+        )
+        return Loc(
+            self.file,
+            line,
+            getattr(node, "col_offset", 0) + self.column + 1,
+            end + self.column + 1,
+            self.function,
+        )
+
+    def _place(self, node: ast.AST) -> ast.Constant:
+        self.locs.append(self.loc(node))
+        return ast.Constant(len(self.locs) - 1)
+
+    def _tracer(self, method: str, node: ast.AST, *args: ast.expr) -> ast.Call:
+        fn = ast.Attribute(ast.Name(TRACER, ast.Load()), method, ast.Load())
+        return ast.Call(fn, [self._place(node), *args], [])
+
+    def _temp(self) -> str:
+        self._temps += 1
+        return f"__t{self._temps}"
+
+    def refuse(self, node: ast.AST, what: str, way_out: str) -> NoReturn:
+        """Raise the error for a construct that is not part of the language."""
+        raise error("syntax", f"{what} is not part of the language", self.loc(node), help=way_out)
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Rewrite the statements of a block; never empty."""
+        out = [new for stmt in body for new in self.statement(stmt)]
+        return out or [ast.Pass()]
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        """Rewrite one statement, led by a call that tells the tracer where it is."""
+        refused = _REFUSED.get(type(node))
+        if refused is not None:
+            self.refuse(node, *refused)
+        if isinstance(node, _PLAIN_STATEMENTS):
+            return [node]
+        method = getattr(self, f"_stmt_{type(node).__name__.lower()}", None)
+        if method is None:
+            self.refuse(
+                node, f"`{type(node).__name__}`", "write it with the constructs of docs/language.md"
+            )
+        new: list[ast.stmt] = method(node)
+        names = ast.Tuple([ast.Constant(n) for n in self._hints(node)], ast.Load())
+        lead = ast.Expr(self._tracer("at", node, names))
+        out = [lead, *new]
+        for stmt in out:
+            for part in ast.walk(stmt):
+                if not hasattr(part, "lineno") and isinstance(part, (ast.expr, ast.stmt)):
+                    ast.copy_location(part, node)
+        return out
+
+    @staticmethod
+    def _hints(node: ast.stmt) -> list[str]:
+        match node:
+            case ast.Assign(targets=[target]):
+                return target_names(target)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                return [name]
+            case ast.For(target=target):
+                return target_names(target)
+            case ast.With(items=items):
+                return [n for entry in items for n in target_names(entry.optional_vars)]
+            case _:
+                return []
+
+    def _stmt_expr(self, node: ast.Expr) -> list[ast.stmt]:
+        if isinstance(node.value, ast.Constant):
+            return [ast.Pass()]  # a docstring or `...`
+        return [ast.Expr(self._tracer("expression", node, self.visit(node.value)))]
+
+    def _stmt_return(self, node: ast.Return) -> list[ast.stmt]:
+        value = ast.Constant(None) if node.value is None else self.visit(node.value)
+        return [ast.Return(self._tracer("returned", node, value))]
+
+    def _stmt_assert(self, node: ast.Assert) -> list[ast.stmt]:
+        message = ast.Constant("") if node.msg is None else self.visit(node.msg)
+        return [ast.Expr(self._tracer("asserted", node, self.visit(node.test), message))]
+
+    def _stmt_assign(self, node: ast.Assign) -> list[ast.stmt]:
+        value = self.visit(node.value)
+        bare = isinstance(node.value, (ast.Name, ast.Tuple))
+        if len(node.targets) == 1 and not isinstance(node.targets[0], (ast.Tuple, ast.List)):
+            return self._assign(node.targets[0], value, node, snapshot=bare)
+        temp = self._temp()
+        out: list[ast.stmt] = [_set(temp, self._tracer("frozen", node, value))]
+        for target in node.targets:
+            out += self._assign(target, _get(temp), node, snapshot=False)
+        return out
+
+    def _assign(
+        self, target: ast.expr, value: ast.expr, node: ast.stmt, *, snapshot: bool
+    ) -> list[ast.stmt]:
+        match target:
+            case ast.Name(id=name):
+                call = self._tracer(
+                    "assign",
+                    node,
+                    ast.Constant(name),
+                    value,
+                    _call("locals"),
+                    ast.Constant(snapshot),
+                )
+                return [_set(name, call)]
+            case ast.Subscript():
+                base, index = self.visit(target.value), self._index(target.slice)
+                return [ast.Expr(self._tracer("set_item", target, base, index, value))]
+            case ast.Tuple(elts=elts) | ast.List(elts=elts):
+                if any(isinstance(e, ast.Starred) for e in elts):
+                    self.refuse(target, "a starred target", "name each value")
+                temp = self._temp()
+                out: list[ast.stmt] = [
+                    _set(temp, self._tracer("unpack", target, value, ast.Constant(len(elts))))
+                ]
+                for n, element in enumerate(elts):
+                    part = ast.Subscript(_get(temp), ast.Constant(n), ast.Load())
+                    out += self._assign(element, part, node, snapshot=True)
+                return out
+            case _:
+                self.refuse(
+                    target,
+                    "assignment to an attribute",
+                    "keep the value in a local name or a buffer",
+                )
+
+    def _stmt_annassign(self, node: ast.AnnAssign) -> list[ast.stmt]:
+        if node.value is not None:
+            return self._assign(
+                node.target, self.visit(node.value), node, snapshot=isinstance(node.value, ast.Name)
+            )
+        if not isinstance(node.target, ast.Name):
+            self.refuse(node, "a declaration of something other than a name", "declare a name")
+        name = node.target.id
+        call = self._tracer(
+            "declare", node, ast.Constant(name), self.visit(node.annotation), _call("locals")
+        )
+        return [_set(name, call)]
+
+    def _stmt_augassign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        op, value = (
+            ast.Constant(_OPERATORS[type(node.op)]) if type(node.op) in _OPERATORS else None,
+            self.visit(node.value),
+        )
+        if op is None:
+            self.refuse(node, "this operator", "write it as a call")
+        match node.target:
+            case ast.Name(id=name):
+                return [
+                    _set(
+                        name,
+                        self._tracer("augment", node, ast.Constant(name), op, _get(name), value),
+                    )
+                ]
+            case ast.Subscript():
+                base, index = self.visit(node.target.value), self._index(node.target.slice)
+                return [ast.Expr(self._tracer("augment_item", node, base, index, op, value))]
+            case _:
+                self.refuse(
+                    node.target,
+                    "assignment to an attribute",
+                    "keep the value in a local name or a buffer",
+                )
+
+    def _stmt_if(self, node: ast.If) -> list[ast.stmt]:
+        handle = self._temp()
+        names = assigned([*node.body, *node.orelse])
+        begin = self._tracer(
+            "if_begin", node.test, self.visit(node.test), _strings(names), _call("locals")
+        )
+        out: list[ast.stmt] = [_set(handle, begin)]
+        for taken, arm in ((True, node.body), (False, node.orelse)):
+            enter = ast.Call(_method(handle, "arm"), [ast.Constant(taken), _call("locals")], [])
+            body = self.block(arm) if arm else [ast.Pass()]
+            out.append(ast.If(enter, [*(_restore(handle, names)), *body], []))
+        out.append(ast.Expr(ast.Call(_method(handle, "end"), [_call("locals")], [])))
+        return [*out, *_restore(handle, names)]
+
+    def _stmt_for(self, node: ast.For) -> list[ast.stmt]:
+        self._no_else(node)
+        return self._loop(
+            node, self._tracer("for_begin", node.iter, self.visit(node.iter)), node.target
+        )
+
+    def _stmt_while(self, node: ast.While) -> list[ast.stmt]:
+        self._no_else(node)
+        begin = self._tracer("while_begin", node.test, _lambda(self.visit(node.test)))
+        return self._loop(node, begin, ast.Name(self._temp(), ast.Store()))
+
+    def _no_else(self, node: ast.For | ast.While) -> None:
+        if node.orelse:
+            self.refuse(
+                node.orelse[0],
+                "`else` of a loop",
+                "set a T.alloc_var before `break` and test it after the loop",
+            )
+
+    def _loop(self, node: ast.For | ast.While, begin: ast.Call, target: ast.expr) -> list[ast.stmt]:
+        handle = self._temp()
+        names = [
+            n
+            for n in dict.fromkeys([*target_names(target), *assigned(node.body)])
+            if not n.startswith("__t")
+        ]
+        carried = sorted(exposed(node.body) - set(target_names(target)))
+        begin.args += [_strings(names), _strings(carried), _call("locals")]
+        last = ast.Expr(ast.Call(_method(handle, "round"), [_call("locals")], []))
+        loop = ast.For(
+            target, ast.Call(_method(handle, "rounds"), [], []), [*self.block(node.body), last], []
+        )
+        return [_set(handle, begin), loop, *_restore(handle, names)]
+
+    def _stmt_break(self, node: ast.Break) -> list[ast.stmt]:
+        return [ast.If(self._tracer("break_", node), [ast.Break()], [])]
+
+    def _stmt_continue(self, node: ast.Continue) -> list[ast.stmt]:
+        return [ast.If(self._tracer("continue_", node), [ast.Continue()], [])]
+
+    def _stmt_with(self, node: ast.With) -> list[ast.stmt]:
+        items = [
+            ast.withitem(self.visit(entry.context_expr), entry.optional_vars)
+            for entry in node.items
+        ]
+        return [ast.With(items, self.block(node.body))]
+
+    # -- expressions ----------------------------------------------------------------------------------------------
+
+    def visit(self, node: ast.AST) -> ast.expr:
+        """Rewrite an expression; refuse a node that is not listed."""
+        refused = _REFUSED.get(type(node))
+        if refused is not None:
+            self.refuse(node, *refused)
+        method = getattr(self, f"visit_{type(node).__name__}", None)
+        if method is None and not isinstance(node, _PLAIN_EXPRESSIONS):
+            self.refuse(
+                node, f"`{type(node).__name__}`", "write it with the constructs of docs/language.md"
+            )
+        new = self.generic_visit(node) if method is None else method(node)
+        if isinstance(new, ast.expr):
+            ast.copy_location(new, node)
+            ast.fix_missing_locations(new)
+        return new  # pyright: ignore[reportReturnType]
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:  # noqa: N802
+        return node  # runs later, as plain Python
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:  # noqa: N802
+        return self._tracer("item", node, self.visit(node.value), self._index(node.slice))
+
+    def _index(self, node: ast.expr) -> ast.expr:
+        if isinstance(node, ast.Slice):
+            bounds = [
+                ast.Constant(None) if x is None else self.visit(x)
+                for x in (node.lower, node.upper, node.step)
+            ]
+            return self._tracer("slice_", node, *bounds)
+        if isinstance(node, ast.Tuple):
+            return ast.Tuple([self._index(e) for e in node.elts], ast.Load())
+        return self.visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802
+        call = self._tracer(
+            "call", node, self.visit(node.func), *[self.visit(a) for a in node.args]
+        )
+        call.keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
+        return call
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:  # noqa: N802
+        word = "and" if isinstance(node.op, ast.And) else "or"
+        return self._tracer(
+            "bool_op", node, ast.Constant(word), *[_lambda(self.visit(v)) for v in node.values]
+        )
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # noqa: N802
+        if isinstance(node.op, ast.Not):
+            return self._tracer("not_", node, self.visit(node.operand))
+        return ast.UnaryOp(node.op, self.visit(node.operand))
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:  # noqa: N802
+        arms = [_lambda(self.visit(node.body)), _lambda(self.visit(node.orelse))]
+        return self._tracer("if_expression", node, self.visit(node.test), *arms)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:  # noqa: N802
+        ops = [_COMPARES[type(op)] for op in node.ops]
+        operands = [self.visit(x) for x in (node.left, *node.comparators)]
+        return self._tracer("compare", node, _strings(ops), *operands)
+
+
+def _get(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _set(name: str, value: ast.expr) -> ast.stmt:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def _call(name: str) -> ast.Call:
+    return ast.Call(_get(name), [], [])
+
+
+def _method(handle: str, name: str) -> ast.Attribute:
+    return ast.Attribute(_get(handle), name, ast.Load())
+
+
+def _lambda(body: ast.expr) -> ast.Lambda:
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), body)
+
+
+def _strings(names: list[str]) -> ast.Tuple:
+    return ast.Tuple([ast.Constant(n) for n in names], ast.Load())
+
+
+def _restore(handle: str, names: list[str]) -> list[ast.stmt]:
+    """`name = handle.value("name")` for each name: what the name means from here on."""
+    return [_set(n, ast.Call(_method(handle, "value"), [ast.Constant(n)], [])) for n in names]

@@ -1,0 +1,197 @@
+"""The builder: the state of one trace, which `language` functions write to and `frontend` drives.
+
+What enters: calls that emit statements, open and close blocks, and ask for fresh names. What leaves: the statements
+of one `Function`. The current builder is the only ambient state of the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from tilelang.dtypes import DType
+from tilelang.errors import Diagnostic, JITNoBuilderError, Loc, TileRuntimeError, error
+from tilelang.ir.expr import INT32, Buffer, Expr, Var
+from tilelang.ir.node import Kind, Node
+from tilelang.ir.tile import Annotate, Let, Param, Stmt
+
+
+@dataclass
+class LaunchState:
+    """What is known of the launch that is being traced; `threads` is None where the target chooses."""
+
+    grid: tuple[Expr, ...]
+    vars: tuple[Var, ...]
+    thread_vars: tuple[Var, ...]
+    threads: tuple[int, ...] | None
+    cluster: tuple[int, ...] = ()
+    loc: Loc | None = None
+
+
+@dataclass
+class Builder:
+    """The state of one trace. `loc` is the place in the author's source that is being executed."""
+
+    name: str
+    dialect: str = "common"
+    loc: Loc | None = None
+    params: list[Param] = field(default_factory=list[Param])
+    dynamic: dict[str, Var] = field(default_factory=dict[str, Var])
+    launch: LaunchState | None = None
+    warnings: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    defined_at: dict[str, Loc | None] = field(default_factory=dict["str", "Loc | None"])
+    hints: list[str] = field(default_factory=list[str])
+    loops: list[str] = field(default_factory=list[str])
+    _names: set[str] = field(default_factory=set[str])
+    _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
+    _visible: list[set[str]] = field(default_factory=lambda: [set[str]()])
+
+    # -- names ----------------------------------------------------------------------------------------------------
+
+    def unique(self, hint: str) -> str:
+        """`hint`, or `hint_1`, `hint_2`, ... where it is taken; from now on the name is taken."""
+        base = "".join(c if c.isalnum() or c == "_" else "_" for c in hint) or "v"
+        base = f"v{base}" if base[0].isdigit() else base
+        name, n = base, 0
+        while name in self._names:
+            n += 1
+            name = f"{base}_{n}"
+        self._names.add(name)
+        return name
+
+    def name_hint(self, default: str) -> str:
+        """The name the author is about to bind the value to, else `default`."""
+        return self.hints.pop(0) if self.hints else default
+
+    def fresh_var(self, hint: str, dtype: DType = INT32) -> Var:
+        """A variable whose name is not used yet. It is visible once a statement binds it (see `define`)."""
+        return Var(self.unique(hint), dtype)
+
+    def define(self, *nodes: Var | Buffer) -> None:
+        """Make names usable from here to the end of the current block."""
+        for node in nodes:
+            self._visible[-1].add(node.name)
+            self.defined_at[node.name] = self.loc
+
+    def is_visible(self, name: str) -> bool:
+        """Whether a variable or buffer may be used here."""
+        return any(name in scope for scope in self._visible)
+
+    def declare_dynamic(self, var: Var) -> None:
+        """Register a symbolic size; launch binds it. Its name is kept as the author wrote it."""
+        if var.name not in self.dynamic:
+            self.dynamic[var.name] = var
+            self._names.add(var.name)
+            self._visible[0].add(var.name)
+            self.defined_at[var.name] = self.loc
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def emit(self, stmt: Stmt) -> None:
+        """Append a statement to the current block, after checking that every name it uses is in scope."""
+        self._check_names(stmt)
+        self._blocks[-1].append(stmt)
+
+    def let(self, value: Expr, hint: str = "t") -> Var:
+        """Bind `value` to a fresh name here."""
+        var = self.fresh_var(hint, value.dtype)
+        self.emit(Let(var, value, loc=self.loc))
+        self.define(var)
+        return var
+
+    def annotate(self, kind: str, **fields: tuple[object, ...]) -> None:
+        """Emit an `Annotate` statement."""
+        self.emit(Annotate(kind, loc=self.loc, **fields))
+
+    @contextmanager
+    def block(self) -> Iterator[list[Stmt]]:
+        """A nested block: statements emitted inside go to the list that is given, and names defined inside end."""
+        self.open()
+        inner = self._blocks[-1]
+        try:
+            yield inner
+        finally:
+            self.close()
+
+    def open(self) -> None:
+        """Begin a nested block."""
+        self._blocks.append([])
+        self._visible.append(set())
+
+    def close(self) -> tuple[Stmt, ...]:
+        """End the nested block and give its statements."""
+        self._visible.pop()
+        return tuple(self._blocks.pop())
+
+    @property
+    def statements(self) -> tuple[Stmt, ...]:
+        """The statements of the current block so far."""
+        return tuple(self._blocks[-1])
+
+    def _check_names(self, stmt: Stmt) -> None:
+        seen: set[int] = set()
+        stack: list[Node] = [stmt]
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if isinstance(node, (Var, Buffer)) and not self.is_visible(node.name):
+                raise self._out_of_scope(node)
+            for f in node.fields():
+                if f.metadata["kind"] is Kind.OPERAND:
+                    value = getattr(node, f.name)
+                    stack.extend(_flat(value))
+
+    def _out_of_scope(self, node: Var | Buffer) -> TileRuntimeError:
+        where = self.defined_at.get(node.name)
+        what = "size" if node.name not in self.defined_at and isinstance(node, Var) else "name"
+        if what == "size":
+            message = f"the symbolic size {node.name} is not the extent of any tensor parameter"
+            way_out = f"use {node.name} as a plain axis of a tensor parameter, or pass it as a scalar parameter"
+        else:
+            message = f"{node.name} is used outside the block that defines it"
+            way_out = (
+                "keep the value in `T.alloc_var(...)` allocated before the block, or use it inside"
+            )
+        return TileRuntimeError(
+            Diagnostic(
+                "name",
+                message,
+                self.loc,
+                help=way_out,
+                related=((where, f"{node.name} is defined here"),) if where is not None else (),
+            )
+        )
+
+
+def _flat(value: object) -> list[Node]:
+    if isinstance(value, Node):
+        return [value]
+    if isinstance(value, tuple):
+        return [node for item in value for node in _flat(item)]  # pyright: ignore[reportUnknownVariableType]
+    return []
+
+
+CURRENT: ContextVar[Builder | None] = ContextVar("tilewright_builder", default=None)
+
+
+def current_or_none() -> Builder | None:
+    """The builder of the trace that is running, if any."""
+    return CURRENT.get()
+
+
+def current(what: str = "this construct") -> Builder:
+    """The builder of the trace that is running; `JITNoBuilderError` outside a trace."""
+    builder = CURRENT.get()
+    if builder is None:
+        raise error(
+            "syntax",
+            f"{what} is used outside a kernel",
+            cls=JITNoBuilderError,
+            expected="a call from a function decorated with @T.prim_func, @T.macro or @tilelang.jit",
+            help="move it into such a function",
+        )
+    return builder

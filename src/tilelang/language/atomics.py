@@ -1,0 +1,191 @@
+"""Atomic updates of single elements and of whole tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.dtypes import DType
+from tilelang.errors import TileNotImplementedError, error
+from tilelang.ir import build, tile
+from tilelang.ir.expr import Load, Region, const
+from tilelang.language.buffers import BufferRef, RegionRef, VarRef, here
+from tilelang.language.tileops import matched, region_of
+from tilelang.language.values import Value, as_expr, describe, is_scalar
+
+MEMORY_ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")
+
+
+def _is_element(x: Any) -> bool:
+    return isinstance(x, VarRef) or (isinstance(x, Value) and isinstance(x.expr, Load))
+
+
+def _atomic(
+    op: tile.AtomicOp,
+    dst: Any,
+    value: Any,
+    memory_order: str | None,
+    return_prev: bool,
+    hints: dict[str, Any],
+) -> Value | None:
+    name = f"T.atomic_{op.value}"
+    builder = build.current(name)
+    if memory_order is not None and memory_order not in MEMORY_ORDERS:
+        raise error(
+            "value",
+            f"memory_order of {name}",
+            here(),
+            expected=", ".join(MEMORY_ORDERS),
+            got=repr(memory_order),
+        )
+    if isinstance(value, (BufferRef, RegionRef)) or not _is_element(dst):
+        return _tile_form(op, name, dst, value, memory_order, return_prev, hints)
+    if not is_scalar(value):
+        raise error(
+            "dtype",
+            f"the value of {name}",
+            here(),
+            expected="a scalar or a tile",
+            got=describe(value),
+        )
+    region = region_of(dst, f"the destination of {name}")
+    element = DType(region.dtype)
+    previous = builder.fresh_var(builder.name_hint("previous"), element) if return_prev else None
+    builder.emit(
+        tile.Atomic(
+            op,
+            region,
+            as_expr(value, element),
+            previous=previous,
+            memory_order=memory_order or "relaxed",
+            hints=tuple(sorted(hints.items())),
+            loc=here(),
+        )
+    )
+    if previous is None:
+        return None
+    builder.define(previous)
+    return Value(previous)
+
+
+def _tile_form(
+    op: tile.AtomicOp,
+    name: str,
+    dst: Any,
+    value: Any,
+    order: str | None,
+    return_prev: bool,
+    hints: dict[str, Any],
+) -> None:
+    if return_prev:
+        raise error(
+            "syntax",
+            f"{name} of a tile with return_prev=True",
+            here(),
+            cls=TileNotImplementedError,
+            expected="one element",
+            help="loop over the elements: `for i in T.Parallel(n): old = T.atomic_add(C[i], x[i], return_prev=True)`",
+        )
+    dst_region = region_of(dst, f"the destination of {name}")
+    source: Region | Any
+    if is_scalar(value) and not _is_element(value):
+        source = as_expr(value, DType(dst_region.dtype))
+    else:
+        source, dst_region = matched(value, dst, name)
+    build.current(name).emit(
+        tile.Atomic(
+            op,
+            dst_region,
+            source,
+            memory_order=order or "relaxed",
+            hints=tuple(sorted(hints.items())),
+            loc=here(),
+        )
+    )
+
+
+def _hints(**values: Any) -> dict[str, Any]:
+    return {k: v for k, v in values.items() if v}
+
+
+def atomic_add(
+    dst: Any,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    use_tma: bool = False,
+    annotations: dict[str, Any] | None = None,
+) -> Value | None:
+    """Add `value`, converted to the dtype of `dst`, to an element (or a tile to a tile), atomically.
+
+    `return_prev` gives the old value of a single element; NotImplementedError for a tile.
+    """
+    return _atomic(
+        tile.AtomicOp.ADD,
+        dst,
+        value,
+        memory_order,
+        return_prev,
+        _hints(use_tma=use_tma, **(annotations or {})),
+    )
+
+
+def atomic_max(
+    dst: Any,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    annotations: dict[str, Any] | None = None,
+) -> Value | None:
+    """Raise an element (or a tile) to at least `value`, atomically; see `atomic_add`."""
+    return _atomic(
+        tile.AtomicOp.MAX, dst, value, memory_order, return_prev, _hints(**(annotations or {}))
+    )
+
+
+def atomic_min(
+    dst: Any,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    annotations: dict[str, Any] | None = None,
+) -> Value | None:
+    """Lower an element (or a tile) to at most `value`, atomically; see `atomic_add`."""
+    return _atomic(
+        tile.AtomicOp.MIN, dst, value, memory_order, return_prev, _hints(**(annotations or {}))
+    )
+
+
+def atomic_or(dst: Any, value: Any, memory_order: str | None = None) -> Value | None:
+    """Set the bits of `value` in an integer element, atomically."""
+    return _atomic(tile.AtomicOp.OR, dst, value, memory_order, False, {})
+
+
+def _lanes(dst: Any, value: Any, count: int, name: str) -> None:
+    corner, source = region_of(dst, name), region_of(value, name)
+    last = tuple(const(1) for _ in corner.extents[:-1])
+    wide = Region(corner.buffer, corner.mins, (*last, const(count)), loc=here())
+    ones = tuple(const(1) for _ in source.extents[:-1])
+    source = Region(source.buffer, source.mins, (*ones, const(count)), loc=here())
+    build.current(name).emit(tile.Atomic(tile.AtomicOp.ADD, wide, source, loc=here()))
+
+
+def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> None:
+    """Add two neighbouring elements beginning at `value` to two beginning at `dst`; each is atomic by itself."""
+    _no_previous("T.atomic_addx2", return_prev)
+    _lanes(dst, value, 2, "T.atomic_addx2")
+
+
+def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> None:
+    """Add four neighbouring elements beginning at `value` to four beginning at `dst`; each is atomic by itself."""
+    _no_previous("T.atomic_addx4", return_prev)
+    _lanes(dst, value, 4, "T.atomic_addx4")
+
+
+def _no_previous(name: str, return_prev: bool) -> None:
+    if return_prev:
+        raise error(
+            "syntax",
+            f"{name} with return_prev=True is not supported yet",
+            here(),
+            help="use T.atomic_add per element",
+        )

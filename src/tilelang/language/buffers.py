@@ -1,0 +1,499 @@
+"""Buffers, slices and variables as a kernel author holds them, and the tensor annotations of parameters.
+
+A `BufferRef` stands for one `ir.Buffer`; indexing it gives a `Value` (all indices scalar) or a `RegionRef` (a slice
+among them). A `VarRef` is the scalar of an `alloc_var`: it reads as a value, and assigning to its name stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tilelang import dtypes
+from tilelang.dtypes import DType
+from tilelang.errors import TileError, TileIndexError, TileRuntimeError, TileTypeError, error
+from tilelang.ir import build
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Const, Expr, Load, Region, const, int_value
+from tilelang.ir.simplify import simplify
+from tilelang.ir.tile import Copy, Fill, Store
+from tilelang.language.values import DataType, Value, as_expr, describe, is_scalar
+
+
+def here() -> Any:
+    """The author's current location, None outside a trace."""
+    builder = build.current_or_none()
+    return builder.loc if builder else None
+
+
+def plain(e: Expr) -> int | Value:
+    """An extent as a Python int where it is known, else as a value."""
+    known = int_value(e)
+    return Value(e) if known is None else known
+
+
+def extent(x: Any, what: str = "an extent") -> Expr:
+    """`x` as an integer expression; a located error for anything else."""
+    if isinstance(x, (bool, float, np.floating)) or not is_scalar(x):
+        raise error(
+            "shape", f"{what} is {describe(x)}", here(), expected="an integer", got=repr(x)[:60]
+        )
+    e = as_expr(x)
+    if e.dtype.kind not in ("int", "uint"):
+        raise error(
+            "shape", f"{what} has type {e.dtype}", here(), expected="an integer", got=str(e.dtype)
+        )
+    return e
+
+
+def shape_of(shape: Any, what: str = "a shape") -> tuple[Expr, ...]:
+    """A shape argument: an int, a scalar value, or a sequence of them."""
+    items: Sequence[Any] = [shape] if is_scalar(shape) else list(shape)
+    out = tuple(simplify(extent(x, f"an extent of {what}")) for x in items)
+    for e in out:
+        known = int_value(e)
+        if known is not None and known < 0:
+            raise error(
+                "shape", f"an extent of {what} is negative", here(), expected=">= 0", got=str(known)
+            )
+    return out
+
+
+class BufferRef:
+    """A buffer: index it for elements and slices; `shape`, `dtype`, `strides`, `name`, `scope()` describe it."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+
+    @property
+    def name(self) -> str:
+        """The name in the kernel."""
+        return self.buffer.name
+
+    @property
+    def dtype(self) -> DataType:
+        """The element type."""
+        return DataType(self.buffer.dtype)
+
+    @property
+    def shape(self) -> tuple[int | Value, ...]:
+        """The extents, as ints where they are known."""
+        return tuple(plain(e) for e in self.buffer.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.buffer.rank
+
+    @property
+    def strides(self) -> tuple[int | Value, ...]:
+        """The strides in elements."""
+        return tuple(plain(e) for e in strides_of(self.buffer))
+
+    def scope(self) -> str:
+        """The declared scope string, as the allocation function of the dialect declares it."""
+        return self.buffer.scope
+
+    def __len__(self) -> int:
+        first = self.shape[0]
+        if isinstance(first, int):
+            return first
+        raise _bad(
+            TileTypeError,
+            "syntax",
+            f"the length of {self.name} is not known while the kernel is traced",
+        )
+
+    def __getitem__(self, index: Any) -> Any:
+        return item(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        store(self, index, value)
+
+    def __iter__(self) -> NoReturn:
+        raise _bad(
+            TileTypeError,
+            "syntax",
+            f"buffer {self.name} cannot be iterated over",
+            help="loop over its indices: `for i in T.serial(n): ... buffer[i]`",
+        )
+
+    def __bool__(self) -> NoReturn:
+        raise _bad(
+            TileTypeError,
+            "syntax",
+            f"buffer {self.name} is used as a condition",
+            expected="a scalar",
+            got=f"buffer {self.name}",
+            help="test one element (`buffer[i] != 0`), or `buffer is None` for an optional tensor",
+        )
+
+    def __iadd__(self, other: Any) -> NoReturn:
+        raise _bad(
+            TileRuntimeError,
+            "syntax",
+            f"`+=` on the whole buffer {self.name}",
+            help="write the loop: `for i in T.Parallel(n): buffer[i] += ...`",
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.buffer)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BufferRef) and self.buffer == other.buffer
+
+    def __repr__(self) -> str:
+        return f"buffer {self.name}: {self.buffer.dtype}[{', '.join(map(str, self.shape))}] in {self.scope()}"
+
+
+class VarRef(Value):
+    """The scalar of an `alloc_var`: reads as its value now; assigning to the name, or to `v[0]`, stores."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+
+    @property
+    def expr(self) -> Expr:
+        return Load(self.buffer, (const(0),), loc=here())
+
+    @property
+    def name(self) -> str:
+        """The name in the kernel."""
+        return self.buffer.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Always (1,)."""
+        return (1,)
+
+    def scope(self) -> str:
+        """The declared scope string."""
+        return self.buffer.scope
+
+    def __getitem__(self, index: Any) -> Any:
+        return item(BufferRef(self.buffer), index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        store(BufferRef(self.buffer), index, value)
+
+    def set(self, value: Any) -> None:
+        """Store a new value."""
+        store(BufferRef(self.buffer), 0, value)
+
+
+class RegionRef:
+    """A box of a buffer, made by slicing it; tile operations read and write it."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+
+    @property
+    def name(self) -> str:
+        """The name of the buffer."""
+        return self.region.buffer.name
+
+    @property
+    def buffer(self) -> BufferRef:
+        """The buffer that is sliced."""
+        return BufferRef(self.region.buffer)
+
+    @property
+    def dtype(self) -> DataType:
+        """The element type."""
+        return DataType(self.region.dtype)
+
+    @property
+    def shape(self) -> tuple[int | Value, ...]:
+        """The extents, 1 for an axis with a scalar index."""
+        return tuple(plain(e) for e in self.region.extents)
+
+    def _arithmetic(self, *_: Any) -> NoReturn:
+        raise _bad(
+            TileTypeError,
+            "syntax",
+            f"arithmetic on a slice of {self.name}",
+            help="write the loop: `for i in T.Parallel(n): C[i] = A[i] + B[i]`",
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = (
+        _arithmetic
+    )
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        raise _bad(
+            TileTypeError,
+            "syntax",
+            f"a slice of {self.name} is indexed again",
+            help="index the buffer itself",
+        )
+
+    def __bool__(self) -> NoReturn:
+        raise _bad(
+            TileTypeError,
+            "syntax",
+            f"a slice of {self.name} is used as a condition",
+            expected="a scalar",
+        )
+
+
+def _bad(cls: type[TileError], kind: str, message: str, **facts: Any) -> TileError:
+    return error(kind, message, here(), cls=cls, **facts)
+
+
+def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
+    """The strides in elements: as declared, else row-major."""
+    if buffer.strides is not None:
+        return buffer.strides
+    out: list[Expr] = [const(1)]
+    for e in reversed(buffer.shape[1:]):
+        out.append(simplify(Binary(BinaryOp.MUL, out[-1], e)))
+    return tuple(reversed(out[: buffer.rank])) if buffer.rank else ()
+
+
+# -- indexing -----------------------------------------------------------------------------------------------------
+
+
+def item(ref: BufferRef, index: Any) -> Any:
+    """`buffer[index]`: an element as a `Value`, or a `RegionRef` where a slice is among the indices."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(p, slice) for p in parts):
+        return RegionRef(_region(ref.buffer, parts))
+    return Value(Load(ref.buffer, _indices(ref.buffer, parts), loc=here()))
+
+
+def store(ref: BufferRef, index: Any, value: Any) -> None:
+    """`buffer[index] = value`: one element, or a whole slice from a slice or a scalar."""
+    builder = build.current("a store to a buffer")
+    parts = index if isinstance(index, tuple) else (index,)
+    if not any(isinstance(p, slice) for p in parts):
+        if not is_scalar(value):
+            raise _bad(
+                TileTypeError,
+                "dtype",
+                f"{describe(value)} is stored into one element of {ref.name}",
+                expected="a scalar",
+                got=describe(value),
+                help="index it, or use `T.copy` for whole tiles",
+            )
+        indices = _indices(ref.buffer, parts)
+        builder.emit(Store(ref.buffer, indices, as_expr(value, ref.buffer.dtype), loc=here()))
+        return
+    dst = _region(ref.buffer, parts)
+    if isinstance(value, RegionRef):
+        builder.emit(Copy(value.region, dst, loc=here()))
+    elif isinstance(value, BufferRef):
+        builder.emit(Copy(whole(value.buffer), dst, loc=here()))
+    else:
+        builder.emit(Fill(dst, as_expr(value, ref.buffer.dtype), loc=here()))
+
+
+def whole(buffer: Buffer) -> Region:
+    """The region of all elements."""
+    return Region(buffer, tuple(const(0) for _ in buffer.shape), buffer.shape, loc=here())
+
+
+def _indices(buffer: Buffer, parts: Sequence[Any]) -> tuple[Expr, ...]:
+    if len(parts) != buffer.rank:
+        raise _bad(
+            TileIndexError,
+            "bounds",
+            f"{buffer.name} has {buffer.rank} axes and is indexed with {len(parts)}",
+            expected=f"{buffer.rank} indices",
+            got=str(len(parts)),
+        )
+    return tuple(_scalar_index(buffer, axis, p) for axis, p in enumerate(parts))
+
+
+def _scalar_index(buffer: Buffer, axis: int, part: Any) -> Expr:
+    if isinstance(part, bool) or not is_scalar(part):
+        raise _bad(
+            TileTypeError,
+            "bounds",
+            f"index {axis} of {buffer.name} is {describe(part)}",
+            expected="an integer or a slice",
+            got=describe(part),
+        )
+    e = simplify(as_expr(part))
+    if e.dtype.kind not in ("int", "uint", "bool") or e.dtype.lanes != 1:
+        raise _bad(
+            TileTypeError,
+            "bounds",
+            f"index {axis} of {buffer.name} has type {e.dtype}",
+            expected="an integer",
+            got=str(e.dtype),
+            help="cast it: `T.cast(i, 'int32')`",
+        )
+    value = e.value if isinstance(e, Const) else None
+    size = int_value(buffer.shape[axis])
+    if value is not None and value < 0:
+        e, value = _from_the_end(buffer, axis, e)
+    if value is not None and size is not None and not 0 <= value < size:
+        raise _outside(buffer, axis, f"index {value}", size)
+    return e
+
+
+def _from_the_end(buffer: Buffer, axis: int, e: Expr) -> tuple[Expr, int | None]:
+    moved = simplify(Binary(BinaryOp.ADD, e, buffer.shape[axis]))
+    known = int_value(moved)
+    if known is not None and known < 0:
+        raise _outside(buffer, axis, f"index {int_value(e)}", int_value(buffer.shape[axis]) or 0)
+    return moved, known
+
+
+def _outside(buffer: Buffer, axis: int, what: str, size: int) -> TileError:
+    return _bad(
+        TileIndexError,
+        "bounds",
+        f"{what} is out of bounds for axis {axis} of {buffer.name}",
+        expected=f"0 to {size - 1}" if size else "no index: the axis is empty",
+        got=what.removeprefix("index ").removeprefix("slice "),
+    )
+
+
+def _region(buffer: Buffer, parts: Sequence[Any]) -> Region:
+    if len(parts) > buffer.rank:
+        raise _bad(
+            TileIndexError,
+            "bounds",
+            f"{buffer.name} has {buffer.rank} axes and is sliced with {len(parts)} indices",
+            expected=f"at most {buffer.rank} indices",
+            got=str(len(parts)),
+        )
+    full = [*parts, *([slice(None)] * (buffer.rank - len(parts)))]
+    mins: list[Expr] = []
+    extents: list[Expr] = []
+    for axis, part in enumerate(full):
+        low, size = (
+            _axis_range(buffer, axis, part)
+            if isinstance(part, slice)
+            else (_scalar_index(buffer, axis, part), const(1))
+        )
+        mins.append(low)
+        extents.append(size)
+    return Region(buffer, tuple(mins), tuple(extents), loc=here())
+
+
+def _axis_range(buffer: Buffer, axis: int, part: slice) -> tuple[Expr, Expr]:
+    if part.step is not None and part.step != 1:
+        raise _bad(
+            TileRuntimeError,
+            "syntax",
+            f"a slice of {buffer.name} with step {part.step}",
+            expected="a slice without a step",
+            got=f"step {part.step}",
+            help="loop over the elements: `for i in T.Parallel(n): dst[i] = src[i * step]`",
+        )
+    size = buffer.shape[axis]
+    low = const(0) if part.start is None else _bound(buffer, axis, part.start)
+    high = size if part.stop is None else _bound(buffer, axis, part.stop)
+    extent_ = simplify(Binary(BinaryOp.SUB, *_same_width(high, low)))
+    known = int_value(extent_)
+    if known is not None and known < 0:
+        raise _bad(
+            TileIndexError,
+            "bounds",
+            f"a slice of {buffer.name} ends before it starts",
+            got=f"extent {known}",
+        )
+    check_on_chip(buffer, axis, low, extent_)
+    return low, extent_
+
+
+def _bound(buffer: Buffer, axis: int, x: Any) -> Expr:
+    e = simplify(extent(x, f"a slice bound of {buffer.name}"))
+    known = int_value(e)
+    if known is not None and known < 0:
+        return simplify(Binary(BinaryOp.ADD, *_same_width(e, buffer.shape[axis])))
+    return e
+
+
+def _same_width(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    if a.dtype == b.dtype:
+        return a, b
+    common = dtypes.promote(a.dtype, b.dtype)
+    return as_expr(a, common), as_expr(b, common)
+
+
+def check_on_chip(buffer: Buffer, axis: int, low: Expr, size: Expr) -> None:
+    """Refuse a constant range that leaves an on-chip buffer; global memory is clipped and padded instead."""
+    start, count, limit = int_value(low), int_value(size), int_value(buffer.shape[axis])
+    if buffer.scope == "global" or start is None or count is None or limit is None or count == 0:
+        return
+    if start < 0 or start + count > limit:
+        raise _outside(buffer, axis, f"slice {start}:{start + count}", limit)
+
+
+# -- annotations of parameters ------------------------------------------------------------------------------------
+
+
+class TensorSpec:
+    """The annotation of a tensor parameter: shape, dtype, strides (elements) and scope."""
+
+    def __init__(
+        self, shape: Any, dtype: Any = "float32", strides: Any = None, scope: str = "global"
+    ) -> None:
+        self.shape = shape_of(shape, "a tensor")
+        self.dtype = DataType(dtypes.dtype(dtype))
+        self.strides = None if strides is None else shape_of(strides, "strides")
+        self.scope = scope
+        if self.strides is not None and len(self.strides) != len(self.shape):
+            raise error(
+                "shape",
+                "shape and strides of a tensor differ in length",
+                here(),
+                expected=f"{len(self.shape)} strides",
+                got=str(len(self.strides)),
+            )
+
+    def named(self, name: str) -> Buffer:
+        """The buffer of a parameter with this annotation."""
+        return Buffer(name, DType(self.dtype), self.shape, scope=self.scope, strides=self.strides)
+
+
+class _Tensor:
+    """`T.Tensor(shape, dtype="float32")` or `T.Tensor[shape, dtype]`: a row-major tensor in global memory."""
+
+    def __init__(self, scope: str) -> None:
+        self._scope = scope
+
+    def __call__(
+        self, shape: Any, dtype: Any = "float32", *, scope: str | None = None
+    ) -> TensorSpec:
+        """`shape` is an int or a sequence; its entries may be symbolic."""
+        return TensorSpec(shape, dtype, scope=scope or self._scope)
+
+    def __getitem__(self, key: Any) -> TensorSpec:
+        if not isinstance(key, tuple):
+            raise error(
+                "shape",
+                "T.Tensor[...] needs a shape and a dtype",
+                here(),
+                expected="T.Tensor[(8,), T.float16]",
+            )
+        *shape, last = key
+        if isinstance(last, str) or not is_scalar(last):
+            return TensorSpec(
+                shape[0] if len(shape) == 1 else tuple(shape), last, scope=self._scope
+            )
+        return TensorSpec(key, scope=self._scope)
+
+
+class _StridedTensor:
+    """`T.StridedTensor(shape, strides, dtype="float32")`: a tensor with declared strides in elements."""
+
+    def __call__(self, shape: Any, strides: Any, dtype: Any = "float32") -> TensorSpec:
+        """`shape` and `strides` have one entry per axis; entries may be symbolic."""
+        return TensorSpec(shape, dtype, strides)
+
+    def __getitem__(self, key: Any) -> TensorSpec:
+        return TensorSpec(key[0], key[2] if len(key) > 2 else "float32", key[1])
+
+
+Tensor = _Tensor("global")
+StridedTensor = _StridedTensor()
+FragmentBuffer = _Tensor("local.fragment")
+SharedBuffer = _Tensor("shared.dyn")
+LocalBuffer = _Tensor("local")

@@ -1,0 +1,214 @@
+"""`T.Kernel` and what can be asked inside it: block and thread indices and extents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilelang.errors import JITNoBuilderError, TileError, TileValueError, error
+from tilelang.ir import build
+from tilelang.ir.build import LaunchState
+from tilelang.ir.expr import Expr, int_value
+from tilelang.ir.tile import Launch
+from tilelang.language.alloc import note_dialect
+from tilelang.language.buffers import extent, here, plain
+from tilelang.language.values import Value
+from tilelang.scopes import Dialect
+
+MAX_AXES = 3
+
+
+class KernelLaunchFrame:
+    """`with T.Kernel(...) as (bx, by):` - the body runs once per block."""
+
+    def __init__(
+        self,
+        blocks: Sequence[Any],
+        threads: Any = None,
+        *,
+        cluster: Sequence[int] = (),
+        dialect: Dialect = Dialect.COMMON,
+        npu_vector_core: bool = False,
+    ) -> None:
+        self._builder = build.current("T.Kernel")
+        note_dialect(self._builder, dialect, "Kernel")
+        self._grid = _grid(blocks)
+        self._threads = _threads(threads)
+        self._cluster = tuple(cluster)
+        self._npu = npu_vector_core
+        self._loc = here()
+
+    def __enter__(self) -> Any:
+        b = self._builder
+        if b.launch is not None:
+            raise _bad(
+                "syntax",
+                "T.Kernel inside another T.Kernel",
+                help="end the first launch before the second",
+            )
+        hints = list(b.hints)
+        b.hints.clear()
+        names = [*hints[: len(self._grid)], *("bx", "by", "bz")[len(hints) : len(self._grid)]]
+        block_vars = tuple(b.fresh_var(n) for n in names)
+        thread_vars = tuple(b.fresh_var(n) for n in ("tx", "ty", "tz"))
+        b.launch = LaunchState(
+            self._grid, block_vars, thread_vars, self._threads, self._cluster, self._loc
+        )
+        b.open()
+        b.define(*block_vars, *thread_vars)
+        values = [Value(v) for v in block_vars]
+        return values[0] if len(values) == 1 else values
+
+    def __exit__(self, exc_type: object, *_: object) -> None:
+        b, launch = self._builder, self._builder.launch
+        if exc_type is not None or launch is None:
+            return  # the trace is lost
+        body = b.close()
+        b.launch = None
+        b.emit(
+            Launch(
+                launch.grid,
+                launch.vars,
+                launch.thread_vars,
+                body,
+                threads=launch.threads,
+                cluster=launch.cluster,
+                loc=self._loc,
+            )
+        )
+
+
+def _bad(kind: str, message: str, **facts: Any) -> TileError:
+    return error(kind, message, here(), cls=TileValueError, **facts)
+
+
+def _grid(blocks: Sequence[Any]) -> tuple[Expr, ...]:
+    if not 1 <= len(blocks) <= MAX_AXES:
+        raise _bad(
+            "shape",
+            f"T.Kernel with {len(blocks)} grid extents",
+            expected="1 to 3",
+            got=str(len(blocks)),
+        )
+    out = tuple(extent(x, "a grid extent") for x in blocks)
+    for e in out:
+        known = int_value(e)
+        if known is not None and known < 0:
+            raise _bad("shape", "a negative grid extent", expected=">= 0", got=str(known))
+    return out
+
+
+def _threads(threads: Any) -> tuple[int, ...] | None:
+    if threads is None:
+        return None
+    items: list[Any] = list(threads) if isinstance(threads, (list, tuple)) else [threads]
+    if not 1 <= len(items) <= MAX_AXES:
+        raise _bad(
+            "shape",
+            f"T.Kernel with {len(items)} thread extents",
+            expected="1 to 3",
+            got=str(len(items)),
+        )
+    out: list[int] = []
+    for x in items:
+        known = int_value(extent(x, "a thread count"))
+        if known is None or known < 1:
+            raise _bad(
+                "value",
+                "the number of threads of T.Kernel must be a positive integer known when the kernel is compiled",
+                expected="an integer >= 1",
+                got=str(x),
+            )
+        out.append(known)
+    return tuple(out)
+
+
+def Kernel(  # noqa: N802 - upstream's spelling
+    *blocks: Any,
+    threads: Any = None,
+    prelude: str | None = None,
+    cluster_dims: Any = None,
+    is_npu: bool = False,
+) -> KernelLaunchFrame:
+    """Launch `blocks` (1 to 3 grid extents) of `threads` threads (an int or up to 3 extents).
+
+    Without `threads` the target chooses (128 on CUDA). `cluster_dims` is blocks per cluster. `is_npu=True` is the
+    Ascend adapter's launch. ValueError for a non-positive count, `JITNoBuilderError` outside a trace.
+    """
+    if prelude is not None:
+        raise _bad(
+            "target",
+            "T.Kernel(prelude=...) needs a target that compiles C source",
+            help="leave `prelude` out",
+        )
+    if is_npu:
+        raise _bad(
+            "target",
+            "T.Kernel(is_npu=True) is not supported yet",
+            help="the Ascend adapter's launch arrives with the Ascend target; `tilelang.ascend.language` runs on emulate:ascend950",
+        )
+    return KernelLaunchFrame(blocks, threads, cluster=_cluster(cluster_dims))
+
+
+def _cluster(dims: Any) -> tuple[int, ...]:
+    if dims is None:
+        return ()
+    items = [dims, 1, 1] if isinstance(dims, int) else list(dims)
+    if any(not isinstance(x, int) or x < 1 for x in items) or not 1 <= len(items) <= MAX_AXES:
+        raise _bad(
+            "value", "cluster_dims of T.Kernel", expected="up to 3 integers >= 1", got=str(dims)
+        )
+    return () if all(x == 1 for x in items) else tuple(items)
+
+
+def _launch(what: str) -> LaunchState:
+    launch = build.current(what).launch
+    if launch is None:
+        raise error("syntax", f"{what} is used outside T.Kernel", here(), cls=JITNoBuilderError)
+    return launch
+
+
+def get_thread_binding(dim: int = 0) -> Value:
+    """The thread index along x (0), y (1) or z (2)."""
+    return Value(_launch("T.get_thread_binding").thread_vars[dim])
+
+
+def get_thread_bindings() -> list[Value]:
+    """The thread indices x, y, z."""
+    return [Value(v) for v in _launch("T.get_thread_bindings").thread_vars]
+
+
+def get_thread_extents() -> list[int]:
+    """The threads per block along x, y, z; ValueError where `threads=` was left to the target."""
+    threads = _launch("T.get_thread_extents").threads
+    if threads is None:
+        raise _bad(
+            "value", "the number of threads is not known here", help="give `threads=` to T.Kernel"
+        )
+    return [*threads, *([1] * (MAX_AXES - len(threads)))]
+
+
+def get_thread_extent(dim: int = 0) -> int:
+    """The threads per block along one axis; ValueError where `threads=` was left to the target."""
+    return get_thread_extents()[dim]
+
+
+def get_block_binding(dim: int = 0) -> Value:
+    """The block index along one axis of the grid."""
+    return Value(_launch("T.get_block_binding").vars[dim])
+
+
+def get_block_bindings() -> list[Value]:
+    """The block indices of the launched axes."""
+    return [Value(v) for v in _launch("T.get_block_bindings").vars]
+
+
+def get_block_extents() -> list[int | Value]:
+    """The blocks along x, y, z; 1 for an axis that is not launched."""
+    grid = _launch("T.get_block_extents").grid
+    return [*(plain(e) for e in grid), *([1] * (MAX_AXES - len(grid)))]
+
+
+def get_block_extent(dim: int = 0) -> int | Value:
+    """The blocks along one axis."""
+    return get_block_extents()[dim]

@@ -1,0 +1,235 @@
+"""The loop constructors. Each gives a `LoopFrame` that the frontend enters once, tracing its body once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilelang import dtypes
+from tilelang.errors import TileError, error
+from tilelang.ir import build, tile
+from tilelang.ir.build import Builder
+from tilelang.ir.expr import Expr, Var, int_value
+from tilelang.ir.tile import Block, For, LoopKind, Stmt
+from tilelang.language.buffers import extent, here
+from tilelang.language.values import Value, as_expr
+
+
+@dataclass
+class LoopFrame:
+    """A loop to be traced: the dtypes of its variables, what to wrap the traced body in, and whether it is sequential."""
+
+    what: str
+    dtypes: tuple[dtypes.DType, ...]
+    make: Callable[[tuple[Var, ...], Block], Stmt]
+    sequential: bool = True
+    as_tuple: bool = False
+
+    def enter(self, builder: Builder, names: Sequence[str]) -> Any:
+        """Open the body; gives the loop variables as values (a list where there are several)."""
+        self._vars = tuple(
+            builder.fresh_var(names[n] if n < len(names) else f"i{n}", d)
+            for n, d in enumerate(self.dtypes)
+        )
+        builder.loops.append("sequential" if self.sequential else "parallel")
+        builder.open()
+        builder.define(*self._vars)
+        values = [Value(v) for v in self._vars]
+        return values if self.as_tuple or len(values) != 1 else values[0]
+
+    def leave(self, builder: Builder) -> None:
+        """Close the body and emit the loop."""
+        builder.loops.pop()
+        builder.emit(self.make(self._vars, builder.close()))
+
+
+def _bad(kind: str, message: str, **facts: Any) -> TileError:
+    return error(kind, message, here(), **facts)
+
+
+def _range(what: str, start: Any, stop: Any) -> tuple[Expr, Expr]:
+    low, high = (0, start) if stop is None else (start, stop)
+    a, b = extent(low, f"the start of {what}"), extent(high, f"the end of {what}")
+    if a.dtype != b.dtype:
+        common = dtypes.promote(a.dtype, b.dtype)
+        a, b = as_expr(a, common), as_expr(b, common)
+    return a, b
+
+
+def _hints(**values: Any) -> tuple[tuple[str, Any], ...]:
+    out: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if value is None:
+            continue
+        frozen = tuple(sorted(value.items())) if isinstance(value, dict) else value
+        out.append((key, frozen))
+    return tuple(out)
+
+
+def sequential(
+    what: str, kind: LoopKind, start: Any, stop: Any, step: Any, hints: tuple[tuple[str, Any], ...]
+) -> LoopFrame:
+    """A loop over `range(start, stop, step)`."""
+    build.current(what)
+    low, high = _range(what, start, stop)
+    stride: Expr | None = None
+    if step is not None:
+        known = int_value(extent(step, f"the step of {what}"))
+        if known is None or known == 0:
+            raise _bad(
+                "value", f"the step of {what}", expected="a constant other than 0", got=str(step)
+            )
+        stride = None if known == 1 else as_expr(known, low.dtype)
+    loc = here()
+
+    def make(loop_vars: tuple[Var, ...], body: Block) -> Stmt:
+        return For(loop_vars[0], low, high, body, step=stride, kind=kind, hints=hints, loc=loc)
+
+    return LoopFrame(what, (low.dtype,), make)
+
+
+def serial(
+    start: Any, stop: Any = None, step: Any = None, *, annotations: dict[str, Any] | None = None
+) -> LoopFrame:
+    """A sequential loop over `start, start + step, ...` below `stop`; with one argument, from 0."""
+    return sequential(
+        "T.serial", LoopKind.SERIAL, start, stop, step, _hints(annotations=annotations)
+    )
+
+
+def unroll(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    *,
+    explicit: bool = False,
+    unroll_factor: int | None = None,
+    annotations: dict[str, Any] | None = None,
+) -> LoopFrame:
+    """A sequential loop to be unrolled; `explicit` and `unroll_factor` exclude each other and change no result."""
+    if explicit and unroll_factor is not None:
+        raise _bad("option", "T.unroll takes `explicit` or `unroll_factor`, not both")
+    hints = _hints(explicit=explicit or None, unroll_factor=unroll_factor, annotations=annotations)
+    return sequential("T.unroll", LoopKind.UNROLL, start, stop, step, hints)
+
+
+def vectorized(
+    start: Any, stop: Any = None, *, annotations: dict[str, Any] | None = None
+) -> LoopFrame:
+    """A loop whose iterations become lanes of vector instructions; the meaning is that of the sequential loop."""
+    return sequential(
+        "T.vectorized", LoopKind.VECTORIZED, start, stop, None, _hints(annotations=annotations)
+    )
+
+
+def Parallel(  # noqa: N802
+    *extents: Any,
+    coalesced_width: int | None = None,
+    loop_layout: Any = None,
+    prefer_async: bool | None = None,
+    annotations: dict[str, Any] | None = None,
+) -> LoopFrame:
+    """A nest of loops from 0 whose iterations have no order and are spread over the threads of the block.
+
+    The hints choose how; they never change the result.
+    """
+    builder = build.current("T.Parallel")
+    if not extents:
+        raise _bad("shape", "T.Parallel needs at least one extent")
+    if builder.launch is None:
+        raise _bad(
+            "syntax",
+            "T.Parallel outside T.Kernel",
+            help="move the loop inside `with T.Kernel(...)`",
+        )
+    sizes = tuple(extent(x, "an extent of T.Parallel") for x in extents)
+    hints = _hints(
+        coalesced_width=coalesced_width,
+        loop_layout=loop_layout,
+        prefer_async=prefer_async,
+        annotations=annotations,
+    )
+    loc = here()
+
+    def make(loop_vars: tuple[Var, ...], body: Block) -> Stmt:
+        if (
+            len(body) == 1
+            and isinstance(inner := body[0], tile.Parallel)
+            and not (_free(inner.extents) & set(loop_vars))
+        ):
+            # A perfect nest of T.Parallel is one T.Parallel with more axes.
+            return tile.Parallel(
+                (*loop_vars, *inner.vars),
+                (*sizes, *inner.extents),
+                inner.body,
+                hints=hints + inner.hints,
+                loc=loc,
+            )
+        return tile.Parallel(loop_vars, sizes, body, hints=hints, loc=loc)
+
+    return LoopFrame("T.Parallel", tuple(e.dtype for e in sizes), make, sequential=False)
+
+
+def _free(exprs: tuple[Expr, ...]) -> set[Var]:
+    return {n for e in exprs for n in e.walk() if isinstance(n, Var)}
+
+
+def Pipelined(  # noqa: N802
+    start: Any,
+    stop: Any = None,
+    num_stages: int = 0,
+    order: Sequence[int] | None = None,
+    stage: Sequence[int] | None = None,
+    annotations: dict[str, Any] | None = None,
+) -> LoopFrame:
+    """A sequential loop whose copies may be issued `num_stages` rounds ahead; the result is that of the plain loop.
+
+    `order` and `stage` give the schedule by hand, one entry per statement.
+    """
+    build.current("T.Pipelined")
+    low, high = _range("T.Pipelined", start, stop)
+    if isinstance(num_stages, bool) or not isinstance(num_stages, int) or num_stages < 0:
+        raise _bad(
+            "value", "num_stages of T.Pipelined", expected="an integer >= 0", got=repr(num_stages)
+        )
+    steps = tuple(order or ()), tuple(stage or ())
+    if steps[0] and steps[1] and len(steps[0]) != len(steps[1]):
+        raise _bad(
+            "value",
+            "`order` and `stage` of T.Pipelined differ in length",
+            got=f"{steps[0]} and {steps[1]}",
+        )
+    hints = _hints(annotations=annotations)
+    loc = here()
+
+    def make(loop_vars: tuple[Var, ...], body: Block) -> Stmt:
+        return tile.Pipelined(
+            loop_vars[0],
+            low,
+            high,
+            body,
+            num_stages=num_stages,
+            order=steps[0],
+            stage=steps[1],
+            hints=hints,
+            loc=loc,
+        )
+
+    return LoopFrame("T.Pipelined", (low.dtype,), make)
+
+
+def grid(*extents: Any) -> LoopFrame:
+    """Nested sequential loops from 0, one per extent."""
+    build.current("T.grid")
+    sizes = tuple(extent(x, "an extent of T.grid") for x in extents)
+    loc = here()
+
+    def make(loop_vars: tuple[Var, ...], body: Block) -> Stmt:
+        inner: Block = body
+        for var, size in reversed(list(zip(loop_vars, sizes, strict=True))):
+            inner = (For(var, as_expr(0, size.dtype), size, inner, loc=loc),)
+        first = inner[0]
+        return first
+
+    return LoopFrame("T.grid", tuple(e.dtype for e in sizes), make)

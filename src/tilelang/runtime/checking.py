@@ -1,0 +1,64 @@
+"""`tilelang.check`: every finding about a function or kernel, statically, and with inputs dynamically."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tilelang.emulator import translate
+from tilelang.errors import Diagnostic, Findings, TileTypeError, error, errors_of
+from tilelang.frontend import PrimFunc
+from tilelang.isa.target import TargetLike
+from tilelang.options import options_from
+from tilelang.passes.check import check_function
+from tilelang.runtime.arguments import Signature
+from tilelang.runtime.compile import output_positions
+from tilelang.runtime.kernel import JITKernel
+from tilelang.runtime.resolve import resolve
+
+
+def check(
+    func_or_kernel: Any, target: TargetLike | None = None, run_with: Sequence[Any] | None = None
+) -> list[Diagnostic]:
+    """Every finding about a `PrimFunc` or kernel on `target`, errors first; an empty list means none.
+
+    With `run_with`, the arguments of a call, the kernel also runs under the dynamic checks: uninitialised reads,
+    out-of-bounds accesses, races. The arrays are written as by a call. Nothing runs while static errors are found.
+    """
+    func, outputs = _function(func_or_kernel)
+    default = str(options_from(None, os.environ).default_target)
+    if target is None and isinstance(func_or_kernel, JITKernel):
+        resolved = func_or_kernel.resolved_target
+    else:
+        resolved = resolve(target, default)
+    findings = Findings()
+    for d in (*func.warnings, *check_function(func.ir, resolved)):
+        findings.add(d)
+    if run_with is not None and not errors_of(findings.items):
+        bound = Signature(func.ir, outputs).bind(run_with, {})
+        program = translate(func.ir, tf32=resolved.fp32_gemm == "tf32", checked=True)
+        values = {**{v.name: n for v, n in bound.sizes.items()}, **bound.values}
+        for d in program.run(values):
+            findings.add(d)
+        for step in bound.finish:
+            step()
+    order = {"error": 0, "warning": 1, "note": 2}
+    return sorted(
+        findings.items, key=lambda d: (order[d.severity.value], d.loc.line if d.loc else 0)
+    )
+
+
+def _function(x: Any) -> tuple[PrimFunc, Sequence[int]]:
+    if isinstance(x, JITKernel):
+        return x.prim_func, x.out_idx
+    if isinstance(x, PrimFunc):
+        return x, output_positions(x, None)
+    raise error(
+        "argument",
+        f"tilelang.check of {type(x).__name__}",
+        cls=TileTypeError,
+        expected="a function made by @T.prim_func, or a kernel",
+        got=type(x).__name__,
+        help="for a function under @tilelang.jit use its `.get_tir(...)`",
+    )

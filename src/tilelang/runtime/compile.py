@@ -1,0 +1,114 @@
+"""The driver: the one place where a function, a target and the passes meet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilelang.emulator import translate
+from tilelang.errors import Diagnostic, Severity, TileTypeError, TileValueError, error
+from tilelang.frontend import PrimFunc
+from tilelang.isa.target import Target, TargetLike
+from tilelang.options import Options, ineffective, options_from
+from tilelang.passes.check import check_function, refuse
+from tilelang.runtime.kernel import JITKernel
+from tilelang.runtime.resolve import resolve
+
+# Upstream's names for its own launch paths. There is one path here, so the choice has no effect.
+_BACKENDS = ("auto", "tvm_ffi", "cython", "nvrtc", "torch", "cutedsl")
+
+
+def compile(
+    func: Any,
+    out_idx: int | Sequence[int] | None = None,
+    execution_backend: str | None = None,
+    target: TargetLike | None = None,
+    target_host: Any = None,
+    verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None,
+    compile_flags: Sequence[str] | str | None = None,
+) -> JITKernel:
+    """Compile a `PrimFunc` for `target` (see `tilelang.targets`; default `auto`).
+
+    `out_idx` are the positions (negative ones from the end) of parameters that the call allocates and returns.
+    Raises the located findings that make the program wrong for all inputs; others are in `kernel.warnings`.
+    """
+    if not isinstance(func, PrimFunc):
+        raise error(
+            "argument",
+            f"tilelang.compile of {type(func).__name__}",
+            cls=TileTypeError,
+            expected="a function made by @T.prim_func",
+            got=type(func).__name__,
+            help="for a function under @tilelang.jit use its `.compile(...)` or call it",
+        )
+    options = options_from(pass_configs, os.environ)
+    unused = [
+        *ineffective(pass_configs, {}),
+        *_unused(execution_backend, target_host, compile_flags),
+    ]
+    resolved = resolve(target, str(options.default_target))
+    outputs = output_positions(func, out_idx)
+    refuse(func.ir, resolved)
+    return JITKernel(
+        func,
+        translate(func.ir, tf32=resolved.fp32_gemm == "tf32"),
+        resolved,
+        outputs,
+        options,
+        warnings=[*func.warnings, *_warnings(func, resolved)],
+        unused=unused,
+    )
+
+
+def _warnings(func: PrimFunc, target: Target) -> list[Diagnostic]:
+    return [d for d in check_function(func.ir, target) if d.severity is Severity.WARNING]
+
+
+def _unused(backend: str | None, host: Any, flags: Sequence[str] | str | None) -> list[str]:
+    out: list[str] = []
+    if backend is not None:
+        if backend not in _BACKENDS:
+            raise error(
+                "option",
+                f"execution_backend={backend!r}",
+                expected=", ".join(_BACKENDS),
+                got=repr(backend),
+            )
+        out.append(f"execution_backend={backend!r} has no effect: there is one launch path")
+    if host is not None:
+        out.append("target_host has no effect: the host is the running Python")
+    if flags:
+        out.append("compile_flags have no effect: this target runs no device compiler")
+    return out
+
+
+def output_positions(func: PrimFunc, out_idx: int | Sequence[int] | None) -> list[int]:
+    """`out_idx` as sorted-by-request positions; ValueError where one is out of range, repeated, or not a tensor."""
+    if out_idx is None:
+        return list(func.ir.outputs)
+    count = len(func.ir.params)
+    out: list[int] = []
+    for n in [out_idx] if isinstance(out_idx, int) else list(out_idx):
+        if isinstance(n, bool) or not isinstance(n, int) or not -count <= n < count:
+            raise error(
+                "argument",
+                "out_idx is out of range",
+                cls=TileValueError,
+                expected=f"-{count} to {count - 1}",
+                got=repr(n),
+            )
+        position = n % count
+        if position in out:
+            raise error(
+                "argument", "out_idx names a parameter twice", cls=TileValueError, got=repr(out_idx)
+            )
+        if func.ir.params[position].buffer is None:
+            raise error(
+                "argument",
+                f"out_idx names {func.ir.params[position].name}, which is a scalar",
+                cls=TileValueError,
+            )
+        out.append(position)
+    return out

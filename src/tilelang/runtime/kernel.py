@@ -1,0 +1,120 @@
+"""The kernel that a program calls: argument binding, launch, and what can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilelang.emulator import Program
+from tilelang.errors import Diagnostic, error
+from tilelang.frontend import PrimFunc
+from tilelang.ir.tile import Function
+from tilelang.isa.target import Target
+from tilelang.options import Options
+from tilelang.passes.check import MemoryReport, memory_report
+from tilelang.runtime.arguments import Bound, Signature
+from tilelang.runtime.inspect import Snapshot, observe
+from tilelang.runtime.resolve import description
+
+
+class JITKernel:
+    """A compiled kernel. Call it with the inputs in order; outputs named by `out_idx` are allocated and returned.
+
+    `warnings` are the findings of the compiler that do not stop it; `unused` says which given settings this target
+    does not use, and why.
+    """
+
+    def __init__(
+        self,
+        prim_func: PrimFunc,
+        program: Program,
+        target: Target,
+        outputs: Sequence[int],
+        options: Options,
+        *,
+        warnings: Sequence[Diagnostic] = (),
+        unused: Sequence[str] = (),
+    ) -> None:
+        self.prim_func = prim_func
+        self.options = options
+        self.warnings = tuple(warnings)
+        self.unused = tuple(unused)
+        self._program = program
+        self._target = target
+        self._signature = Signature(prim_func.ir, outputs)
+
+    @property
+    def ir(self) -> Function:
+        """The tile stage."""
+        return self.prim_func.ir
+
+    @property
+    def target(self) -> str:
+        """What the kernel runs on, and what carries it out."""
+        return description(self._target)
+
+    @property
+    def resolved_target(self) -> Target:
+        """The target as a value."""
+        return self._target
+
+    @property
+    def out_idx(self) -> list[int]:
+        """The positions of the parameters that the call allocates and returns."""
+        return list(self._signature.outputs)
+
+    @property
+    def params(self) -> list[str]:
+        """The names of the parameters."""
+        return [p.name for p in self.ir.params]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel. Returns the output, a list of them where there are several, or None where there is none."""
+        bound = self._signature.bind(args, kwargs)
+        self._program.run(_by_name(bound))
+        for step in bound.finish:
+            step()
+        return _results(bound)
+
+    def inspect(
+        self, *args: Any, buffer: str | None = None, after: int | str | None = None, block: Any = 0
+    ) -> Snapshot:
+        """Run the kernel and give the contents of its buffers, on-chip ones too, in one block at one place.
+
+        `after` is a line of the author's file, or a buffer's name (after its last write); None means at the end of
+        the block. `buffer` narrows the result to one buffer. `block` is the block's index, or a tuple per grid axis.
+        Raises for a line, buffer or block that does not exist.
+        """
+        bound = self._signature.bind(args, {})
+        return observe(
+            self._program, self.ir, _by_name(bound), buffer=buffer, after=after, block=block
+        )
+
+    def get_kernel_source(self, kernel_only: bool = True) -> str:
+        """What runs: on the emulator, the Python source made from the tile stage."""
+        return self._program.source
+
+    def show_source(self, which: str = "kernel") -> None:
+        """Print the source that runs."""
+        if which not in ("kernel", "both"):
+            raise error(
+                "option", f"show_source({which!r})", expected="'kernel' or 'both'", got=repr(which)
+            )
+        print(self.get_kernel_source())  # noqa: T201 - that is what it is for
+
+    def memory(self) -> MemoryReport:
+        """The buffers and their sizes against the capacities of the target's chip."""
+        return memory_report(self.ir, self._target)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.ir.name} on {self.target}>"
+
+
+def _by_name(bound: Bound) -> dict[str, Any]:
+    return {**{v.name: n for v, n in bound.sizes.items()}, **bound.values}
+
+
+def _results(bound: Bound) -> Any:
+    if not bound.results:
+        return []
+    return bound.results[0] if len(bound.results) == 1 else bound.results

@@ -1,0 +1,55 @@
+"""From a `target=` argument to a target that can run something here.
+
+What enters: what a program says. What leaves: a resolved `Target`, or an error that says what runs here and why not
+more. `auto` is the GPU if one can be used, else the CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.errors import error
+from tilelang.isa.target import Target, TargetLike
+from tilelang.targets import target as parse
+
+
+def resolve(spec: TargetLike | None, default: str = "auto") -> Target:
+    """The target that `spec` (or the configured default) names, resolved for this machine."""
+    wanted = parse(default if spec is None else spec)
+    if wanted.mode == "emulate":
+        return wanted
+    if wanted.mode == "simulate":
+        raise _not_yet(
+            wanted, "the lowered program's simulator is not built yet", _emulated(wanted)
+        )
+    if wanted.backend in ("auto", "cpu"):
+        # Until the native CPU target exists, the emulator carries its meaning out.
+        return parse("cpu")
+    raise _not_yet(
+        wanted, f"the native {wanted.backend} target is not built yet", _emulated(wanted)
+    )
+
+
+def _emulated(wanted: Target) -> str:
+    if wanted.chip is not None:
+        return f"emulate:{wanted.chip.name}"
+    return (
+        str(replace(wanted, mode="emulate", backend="none"))
+        if wanted.backend != "cuda"
+        else "emulate:sm_90a"
+    )
+
+
+def _not_yet(wanted: Target, why: str, instead: str) -> Exception:
+    return error(
+        "target",
+        f"target '{wanted}' cannot run here: {why}",
+        expected="cpu, emulate or emulate:<chip>",
+        got=str(wanted),
+        help=f"use target='{instead}', which runs the kernel's meaning under that chip's rules",
+    )
+
+
+def description(target: Target) -> str:
+    """What carries a kernel out on `target`, for `kernel.target` and reports."""
+    return f"{target} (by the emulator)" if target.backend == "cpu" else str(target)
