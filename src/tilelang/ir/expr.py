@@ -1,8 +1,9 @@
 """Scalar expressions: typed, pure but for `Load`, and interned.
 
-Operands of a `Binary` have one dtype; every conversion is a `Cast`. An operation with a side effect (an atomic with
-its previous value, a shuffle) is a statement that binds a variable, so that the order of effects is the order of
-statements. A `Load` is an event rather than a value: it is not interned and carries its own location.
+Operands of a `Binary` have one dtype; every conversion is a `Cast`. An operation with a side effect
+(an atomic with its previous value, a shuffle) is a statement that binds a variable, so that the
+order of effects is the order of statements. A `Load` is an event rather than a value: it is not
+interned and carries its own location.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Const(Expr, interned=True):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.type
 
 
@@ -42,11 +44,14 @@ class Var(Expr, interned=True):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.type
 
 
 class BinaryOp(enum.Enum):
-    """Operators of two values. The value is the spelling in the text form (a symbol or a function)."""
+    """Operators of two values. The value is the spelling in the text form (a symbol or a
+    function).
+    """
 
     ADD = "+"
     SUB = "-"
@@ -87,7 +92,9 @@ COMPARES = frozenset({BinaryOp.EQ, BinaryOp.NE, BinaryOp.LT, BinaryOp.LE, Binary
 
 
 class Binary(Expr, interned=True):
-    """`op` on two values of one dtype. Integers wrap; floats round to the dtype (semantics: docs/language.md)."""
+    """`op` on two values of one dtype. Integers wrap; floats round to the dtype (semantics:
+    docs/language.md).
+    """
 
     op: BinaryOp = attr()
     a: Expr = operand()
@@ -95,6 +102,7 @@ class Binary(Expr, interned=True):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return DType("bool") if self.op.is_compare or self.op.is_logical else self.a.dtype
 
 
@@ -114,23 +122,26 @@ class Unary(Expr, interned=True):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.a.dtype
 
 
 class Cast(Expr, interned=True):
     """Conversion by value, by the rules of `tilelang.dtypes.cast`.
 
-    `rounding` is one of rn, rz, rp, rm, rs; rs (stochastic) needs `rbits`, a uint32 of random bits.
+    `rounding` is one of rn, rz, rp, rm, rs, or "" for the type's own mode (rn but for e8m0 and tfloat32); rs
+    (stochastic) needs `rbits`, a uint32 of random bits.
     """
 
     a: Expr = operand()
     type: DType = attr()
-    rounding: str = attr(default="rn")
+    rounding: str = attr(default="")
     saturate: bool = attr(default=True)
     rbits: Expr | None = operand(default=None)
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.type
 
 
@@ -142,6 +153,7 @@ class Bitcast(Expr, interned=True):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.type
 
 
@@ -155,11 +167,14 @@ class Select(Expr, interned=True):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.t.dtype
 
 
 class Call(Expr, interned=True):
-    """A pure function of the table in `ir/functions.py`, by name; `params` are its compile-time settings."""
+    """A pure function of the table in `ir/functions.py`, by name; `params` are its compile-time
+    settings.
+    """
 
     fn: str = attr()
     args: tuple[Expr, ...] = operand()
@@ -168,14 +183,16 @@ class Call(Expr, interned=True):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.type
 
 
 class Buffer(Node):
     """A named array with a declared scope. Names are unique within a kernel.
 
-    `shape` is in elements. `strides`, in elements, is None for row-major. `scope` is the declared scope string; what
-    memory it means is the dialect's decision (`scopes.memory_of`). Equality is by all fields.
+    `shape` is in elements. `strides`, in elements, is None for row-major. `scope` is the declared
+    scope string; what memory it means is the dialect's decision (`scopes.memory_of`). Equality is
+    by all fields.
     """
 
     name: str = attr()
@@ -198,7 +215,8 @@ class Buffer(Node):
 class Load(Expr):
     """One element of a buffer, read when the statement that contains it runs.
 
-    Out of bounds in global memory it gives the safe value (0 unless annotated); on chip it is a fault.
+    Out of bounds in global memory it gives the safe value (0 unless annotated); on chip it is a
+    fault.
     """
 
     buffer: Buffer = operand(effect=Effect.READ)
@@ -206,6 +224,7 @@ class Load(Expr):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.buffer.dtype
 
 
@@ -233,4 +252,8 @@ def const(value: int | float | bool, dtype: DType = INT32) -> Const:
 
 def int_value(e: Expr) -> int | None:
     """The value of an integer literal, None for anything else."""
-    return e.value if isinstance(e, Const) and isinstance(e.value, int) and not isinstance(e.value, bool) else None
+    return (
+        e.value
+        if isinstance(e, Const) and isinstance(e.value, int) and not isinstance(e.value, bool)
+        else None
+    )

@@ -467,11 +467,11 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
             got=f"round={round!r}, rbits={rbits!r}",
         )
     e = as_expr(value)
-    plain = round in ("", "rn") and sat and rbits is None
+    plain = round == "" and sat and rbits is None
     if plain:
         return Value(convert(e, target))
     bits = None if rbits is None else as_expr(rbits, DType("uint32"))
-    return Value(Cast(e, target, rounding=round or "rn", saturate=bool(sat), rbits=bits))
+    return Value(Cast(e, target, rounding=round, saturate=bool(sat), rbits=bits))
 
 
 def reinterpret(value: Any, dtype: Any) -> Value:
