@@ -241,6 +241,56 @@ class Region(Node):
         return self.buffer.dtype
 
 
+class AddressOf(Expr):
+    """The address of one element, as a handle."""
+
+    buffer: Buffer = operand()
+    indices: tuple[Expr, ...] = operand()
+
+    @property
+    def dtype(self) -> DType:
+        return DType("handle")
+
+
+class Pack(Expr):
+    """A vector value made of its lanes, lane 0 first; one lane value is repeated in all of them."""
+
+    lanes: tuple[Expr, ...] = operand()
+    type: DType = attr()
+
+    @property
+    def dtype(self) -> DType:
+        return self.type
+
+
+class Lane(Expr):
+    """One lane of a vector value."""
+
+    a: Expr = operand()
+    lane: int = attr()
+
+    @property
+    def dtype(self) -> DType:
+        return self.a.dtype.base
+
+
+class LoadVector(Expr):
+    """Neighbouring elements of the last axis, read as one vector (or scalar) value of `type`.
+
+    The bits are taken as they are. Where `pred` is given and does not hold, the value is zero and
+    nothing is read.
+    """
+
+    buffer: Buffer = operand(effect=Effect.READ)
+    indices: tuple[Expr, ...] = operand()
+    type: DType = attr()
+    pred: Expr | None = operand(default=None)
+
+    @property
+    def dtype(self) -> DType:
+        return self.type
+
+
 INT32 = DType("int32")
 BOOL = DType("bool")
 

@@ -1,8 +1,9 @@
 """The tile stage: statements of a kernel in which one block is one sequential program over tiles.
 
-A `Function` holds host-level statements and `Launch`es; a launch holds block-level statements. What each operation
-does to memory is declared once, on its operands (`effect=`); dependence analysis, checks and the emulator read only
-that. Scopes are as declared; which memory a scope means is decided by the dialect and the target.
+A `Function` holds host-level statements and `Launch`es; a launch holds block-level statements. What
+each operation does to memory is declared once, on its operands (`effect=`); dependence analysis,
+checks and the emulator read only that. Scopes are as declared; which memory a scope means is
+decided by the dialect and the target.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import enum
 from typing import Any
 
 from tilelang.dtypes import DType
-from tilelang.ir.expr import Buffer, Expr, Load, Region, Var
+from tilelang.ir.expr import Buffer, Expr, Region, Var
 from tilelang.ir.node import Effect, Node, attr, binds, body, operand
 
 
@@ -23,9 +24,11 @@ Block = tuple[Stmt, ...]
 
 
 class Param(Node):
-    """A parameter of a function: a tensor (`buffer`) or a runtime scalar (`var`), exactly one of the two.
+    """A parameter of a function: a tensor (`buffer`) or a runtime scalar (`var`), exactly one of
+    the two.
 
-    `nullable` tensors may be passed as None when nothing reads or writes them. A pointer parameter has `pointer`.
+    `nullable` tensors may be passed as None when nothing reads or writes them. A pointer parameter
+    has `pointer`.
     """
 
     name: str = attr()
@@ -37,8 +40,9 @@ class Param(Node):
 class Function(Node):
     """A whole program: parameters, host-level statements and launches.
 
-    `dynamic` are the symbolic sizes that launch binds from shapes and strides. `outputs` are the positions of
-    parameters that are allocated and returned by the call. `dialect` is a value of `scopes.Dialect`.
+    `dynamic` are the symbolic sizes that launch binds from shapes and strides. `outputs` are the
+    positions of parameters that are allocated and returned by the call. `dialect` is a value of
+    `scopes.Dialect`.
     """
 
     name: str = attr()
@@ -53,8 +57,9 @@ class Function(Node):
 class Launch(Stmt):
     """One kernel: `grid` blocks (1 to 3 extents) of `threads` threads.
 
-    `threads` is None where the author left the choice to the target (1 to 3 extents otherwise). `vars` are the block
-    indices, `thread_vars` the thread indices x, y, z. `cluster` is blocks per cluster, per axis.
+    `threads` is None where the author left the choice to the target (1 to 3 extents otherwise).
+    `vars` are the block indices, `thread_vars` the thread indices x, y, z. `cluster` is blocks per
+    cluster, per axis.
     """
 
     grid: tuple[Expr, ...] = operand()
@@ -68,8 +73,8 @@ class Launch(Stmt):
 class Alloc(Stmt):
     """Gives a buffer storage for the rest of the enclosing block.
 
-    Contents are undefined, except `local.var` (zero) and `init`, one value for the single element of a variable.
-    `arrive_counts` are the expected arrivals of each barrier of a barrier buffer.
+    Contents are undefined, except `local.var` (zero) and `init`, one value for the single element
+    of a variable. `arrive_counts` are the expected arrivals of each barrier of a barrier buffer.
     """
 
     buffer: Buffer = binds()
@@ -78,7 +83,8 @@ class Alloc(Stmt):
 
 
 class View(Stmt):
-    """A second name for the storage of `source`, with another shape, strides or dtype, starting at `offset`.
+    """A second name for the storage of `source`, with another shape, strides or dtype, starting at
+    `offset`.
 
     `offset` counts elements of `source` in row-major order.
     """
@@ -103,6 +109,18 @@ class Store(Stmt):
     value: Expr = operand()
 
 
+class StoreVector(Stmt):
+    """Writes a vector value over neighbouring elements of the last axis, bits as they are.
+
+    Where `pred` is given and does not hold, nothing is written.
+    """
+
+    buffer: Buffer = operand(effect=Effect.WRITE)
+    indices: tuple[Expr, ...] = operand()
+    value: Expr = operand()
+    pred: Expr | None = operand(default=None)
+
+
 class LoopKind(enum.Enum):
     """How a sequential loop may be carried out; the meaning is the same for all."""
 
@@ -112,7 +130,9 @@ class LoopKind(enum.Enum):
 
 
 class For(Stmt):
-    """A sequential loop over `start, start + step, ...` below (above, for a negative step) `stop`."""
+    """A sequential loop over `start, start + step, ...` below (above, for a negative step)
+    `stop`.
+    """
 
     var: Var = binds()
     start: Expr = operand()
@@ -124,7 +144,9 @@ class For(Stmt):
 
 
 class Parallel(Stmt):
-    """A nest of loops from 0 whose iterations have no order and are spread over the threads of the block."""
+    """A nest of loops from 0 whose iterations have no order and are spread over the threads of the
+    block.
+    """
 
     vars: tuple[Var, ...] = binds()
     extents: tuple[Expr, ...] = operand()
@@ -135,7 +157,8 @@ class Parallel(Stmt):
 class Pipelined(Stmt):
     """A sequential loop whose copies may be issued ahead; the meaning is that of the plain loop.
 
-    `order` and `stage` are the author's schedule of the statements, empty when left to the compiler.
+    `order` and `stage` are the author's schedule of the statements, empty when left to the
+    compiler.
     """
 
     var: Var = binds()
@@ -183,7 +206,9 @@ class Assert(Stmt):
 
 
 class Assume(Stmt):
-    """States a fact about values; generates nothing. A false one is a finding of the dynamic check."""
+    """States a fact about values; generates nothing. A false one is a finding of the dynamic
+    check.
+    """
 
     cond: Expr = operand()
 
@@ -198,7 +223,8 @@ class Print(Stmt):
 
 
 class Annotate(Stmt):
-    """Facts about buffers or the whole kernel that do not change the meaning of statements, but for `safe_value`.
+    """Facts about buffers or the whole kernel that do not change the meaning of statements, but for
+    `safe_value`.
 
     `kind` is one of the names in `ANNOTATIONS`; `buffers` and `values` belong together one by one.
     """
@@ -230,8 +256,9 @@ class TileOp(Stmt):
 class Copy(TileOp):
     """Copies `src` to `dst` element by element, converting the dtype by value.
 
-    Axes of extent 1 drop out; the others match from the last one backwards, and an extent of 1 in `src` repeats.
-    In global memory, reads outside give the safe value and writes outside do nothing. `hints` never change the result.
+    Axes of extent 1 drop out; the others match from the last one backwards, and an extent of 1 in
+    `src` repeats. In global memory, reads outside give the safe value and writes outside do
+    nothing. `hints` never change the result.
     """
 
     src: Region = operand(effect=Effect.READ)
@@ -249,8 +276,9 @@ class Fill(TileOp):
 class Gemm(TileOp):
     """`c += op(a) @ op(b)` over the last two axes, accumulated in the dtype of `c`.
 
-    a is (M, K), or (K, M) with `transpose_a`; b is (K, N), or (N, K) with `transpose_b`; c is (M, N). Where
-    `clear_accum` holds, c counts as zero before. `policy` spreads warps over M and N and never changes the result.
+    a is (M, K), or (K, M) with `transpose_a`; b is (K, N), or (N, K) with `transpose_b`; c is (M,
+    N). Where `clear_accum` holds, c counts as zero before. `policy` spreads warps over M and N and
+    never changes the result.
     """
 
     a: Region = operand(effect=Effect.READ)
@@ -278,8 +306,9 @@ class ReduceOp(enum.Enum):
 class Reduce(TileOp):
     """Combines `src` along axis `dim` into `dst`, in the dtype of `dst`.
 
-    `dst` has the shape of `src` without `dim`, or with 1 there. With `clear` the old contents of `dst` are ignored;
-    otherwise they are combined in exactly once. NaN is dropped by max and min unless `nan_propagate`.
+    `dst` has the shape of `src` without `dim`, or with 1 there. With `clear` the old contents of
+    `dst` are ignored; otherwise they are combined in exactly once. NaN is dropped by max and min
+    unless `nan_propagate`.
     """
 
     op: ReduceOp = attr()
@@ -299,7 +328,9 @@ class ScanOp(enum.Enum):
 
 
 class Scan(TileOp):
-    """Inclusive running `op` of `src` along `dim` into `dst` (which may be `src`); from the end with `reverse`."""
+    """Inclusive running `op` of `src` along `dim` into `dst` (which may be `src`); from the end
+    with `reverse`.
+    """
 
     op: ScanOp = attr()
     src: Region = operand(effect=Effect.READ)
@@ -327,7 +358,8 @@ class AtomicOp(enum.Enum):
 class Atomic(TileOp):
     """Updates every element of `dst` atomically with the matching element of `value`.
 
-    `value` is a region (matched as in `Copy`) or one scalar. `previous` binds the old value of a single element.
+    `value` is a region (matched as in `Copy`) or one scalar. `previous` binds the old value of a
+    single element.
     """
 
     op: AtomicOp = attr()
@@ -339,13 +371,17 @@ class Atomic(TileOp):
 
 
 class Free(TileOp):
-    """Gives back the Tensor Memory of `buffer` before the end of the block (`T.deallocate_tmem`)."""
+    """Gives back the Tensor Memory of `buffer` before the end of the block
+    (`T.deallocate_tmem`).
+    """
 
     buffer: Buffer = operand()
 
 
 class SyncThreads(Stmt):
-    """All threads of the block wait for each other. A named barrier counts `arrive_count` threads."""
+    """All threads of the block wait for each other. A named barrier counts `arrive_count`
+    threads.
+    """
 
     barrier_id: Expr | None = operand(default=None)
     arrive_count: Expr | None = operand(default=None)
@@ -355,14 +391,9 @@ def buffers_of(node: Node) -> dict[str, Buffer]:
     """Every buffer that occurs in `node`, by name, in order of first appearance."""
     found: dict[str, Buffer] = {}
     for n in node.walk():
-        if isinstance(n, (Load, Store)):
-            found.setdefault(n.buffer.name, n.buffer)
-        elif isinstance(n, (Alloc, View)):
-            found.setdefault(n.buffer.name, n.buffer)
-        elif isinstance(n, Param) and n.buffer is not None:
-            found.setdefault(n.buffer.name, n.buffer)
-        elif isinstance(n, Buffer):
-            found.setdefault(n.name, n)
+        buffer = n.buffer if isinstance(n, (Alloc, View, Param)) else n
+        if isinstance(buffer, Buffer):
+            found.setdefault(buffer.name, buffer)
     return found
 
 
