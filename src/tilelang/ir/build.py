@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.errors import Diagnostic, JITNoBuilderError, Loc, TileRuntimeError, error
@@ -30,6 +31,27 @@ class LaunchState:
     loc: Loc | None = None
 
 
+class TraceStopped(Exception):  # noqa: N818 - it ends a probe, nothing is wrong
+    """Ends a probing trace at its first launch: what comes before is all that was asked for."""
+
+
+@dataclass
+class Eager:
+    """What is particular to the trace of an eager kernel or of one that makes its own outputs.
+
+    `consts` are the values of `T.const` names; a probing trace (`probing`) has none yet, collects the
+    tensor declarations and stops at the first launch. `empties` are the outputs declared by
+    `T.empty`, `returned` the ones given back, in order.
+    """
+
+    consts: dict[str, int] = field(default_factory=dict[str, int])
+    probing: bool = False
+    allowed: bool = False
+    empties: list[str] = field(default_factory=list[str])
+    returned: list[str] | None = None
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
 @dataclass
 class Builder:
     """The state of one trace. `loc` is the place in the author's source that is being executed."""
@@ -44,6 +66,7 @@ class Builder:
     defined_at: dict[str, Loc | None] = field(default_factory=dict["str", "Loc | None"])
     hints: list[str] = field(default_factory=list[str])
     loops: list[str] = field(default_factory=list[str])
+    eager: Eager = field(default_factory=Eager)
     _names: set[str] = field(default_factory=set[str])
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
     _visible: list[set[str]] = field(default_factory=lambda: [set[str]()])

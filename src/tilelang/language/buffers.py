@@ -148,16 +148,21 @@ class BufferRef:
 
 
 class VarRef(Value):
-    """The scalar of an `alloc_var`: reads as its value now; assigning to the name, or to `v[0]`, stores."""
+    """The scalar of an `alloc_var`: reads as its value now; assigning to the name or to `v[0]` stores.
 
-    __slots__ = ("buffer",)
+    An element of another buffer that a macro takes by reference (`T.Ref`) is one too, with its
+    `indices`.
+    """
 
-    def __init__(self, buffer: Buffer) -> None:
+    __slots__ = ("buffer", "indices")
+
+    def __init__(self, buffer: Buffer, indices: tuple[Expr, ...] = (const(0),)) -> None:
         self.buffer = buffer
+        self.indices = indices
 
     @property
     def expr(self) -> Expr:
-        return Load(self.buffer, (const(0),), loc=here())
+        return Load(self.buffer, self.indices, loc=here())
 
     @property
     def name(self) -> str:
@@ -181,7 +186,7 @@ class VarRef(Value):
 
     def set(self, value: Any) -> None:
         """Store a new value."""
-        store(BufferRef(self.buffer), 0, value)
+        store(BufferRef(self.buffer), tuple(Value(e) for e in self.indices), value)
 
 
 class RegionRef:

@@ -31,6 +31,8 @@ class KernelLaunchFrame:
         npu_vector_core: bool = False,
     ) -> None:
         self._builder = build.current("T.Kernel")
+        if self._builder.eager.probing:
+            raise build.TraceStopped
         note_dialect(self._builder, dialect, "Kernel")
         self._grid = _grid(blocks)
         self._threads = _threads(threads)
