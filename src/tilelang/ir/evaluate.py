@@ -1,7 +1,9 @@
-"""Exact values of scalar expressions: operands go in as Python numbers, the value in the dtype comes out.
+"""Exact values of scalar expressions: operands go in as Python numbers, the value in the dtype
+comes out.
 
-Integers wrap and floats round once to their dtype, as docs/language.md says. None stands for a value that is not
-fixed by the language (`x // 0`), that differs between targets (`exp`), or that is not known here (a load).
+Integers wrap and floats round once to their dtype, as docs/language.md says. None stands for a
+value that is not fixed by the language (`x // 0`), that differs between targets (`exp`), or that is
+not known here (a load).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilelang import dtypes
-from tilelang.dtypes import DType
+from tilelang.dtypes import DType, const_value, wrap_int
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
@@ -26,34 +28,16 @@ from tilelang.ir.expr import (
     UnaryOp,
     Var,
 )
+from tilelang.ir.interval import trunc_div
 
 Number = int | float | bool
 """The value of a scalar: bool for bool, int for integers, float for floats."""
 
-_INT64, _FLOAT64 = DType("int64"), DType("float64")
-
-
-def wrap(value: int, dtype: DType) -> int:
-    """The integer of `dtype` with the low bits of `value`."""
-    low = value & ((1 << dtype.bits) - 1)
-    return low - (1 << dtype.bits) if dtype.is_int and low >> (dtype.bits - 1) else low
-
-
-def number(value: Number, dtype: DType) -> Number:
-    """`value` converted by value to `dtype`, by the rules of `dtypes.cast`."""
-    if dtype.is_bool:
-        return value != 0
-    if not dtype.is_float and not isinstance(value, float):
-        return wrap(int(value), dtype)
-    if isinstance(value, float) or not _INT64.min <= value <= _INT64.max:
-        out = dtypes.cast(np.float64(value), _FLOAT64, dtype)
-    else:
-        out = dtypes.cast(np.int64(value), _INT64, dtype)
-    return float(out[()]) if dtype.is_float else int(out[()])
-
 
 def evaluate(e: Expr, env: Mapping[Var, Number] | None = None) -> Number | None:
-    """The value of `e` where the variables have the values of `env`; None where it is not determined."""
+    """The value of `e` where the variables have the values of `env`; None where it is not
+    determined.
+    """
     if e.dtype.lanes != 1 or e.dtype.is_handle:
         return None
     match e:
@@ -79,7 +63,9 @@ def _select(e: Select, env: Mapping[Var, Number] | None) -> Number | None:
 
 
 def apply(e: Expr, args: Sequence[Number]) -> Number | None:
-    """The value of the operation `e` when its operands have the values `args`; None where it is not fixed."""
+    """The value of the operation `e` when its operands have the values `args`; None where it is not
+    fixed.
+    """
     match e:
         case Binary():
             return binary(e.op, args[0], args[1], e.a.dtype)
@@ -102,30 +88,27 @@ def binary(op: BinaryOp, a: Number, b: Number, dtype: DType) -> Number | None:
     """`op` on two values of `dtype`."""
     if dtype.lanes != 1:
         return None
-    if op in _COMPARE:
-        return _COMPARE[op](a, b)
-    if op is BinaryOp.AND:
-        return bool(a) and bool(b)
-    if op is BinaryOp.OR:
-        return bool(a) or bool(b)
+    if op in _TRUTH:
+        return _TRUTH[op](a, b)
     if op in (BinaryOp.MIN, BinaryOp.MAX):
         return _extreme(op, a, b)
     if dtype.is_float:
         return _float_binary(op, float(a), float(b), dtype)
-    if dtype.is_bool:
-        found = _int_binary(op, int(a), int(b), dtype) if op in _BITWISE else None
-        return None if found is None else bool(found)
+    if dtype.is_bool and op not in _BITWISE:
+        return None
     found = _int_binary(op, int(a), int(b), dtype)
-    return None if found is None else wrap(found, dtype)
+    return None if found is None else const_value(found, dtype)
 
 
-_COMPARE: dict[BinaryOp, Callable[[Number, Number], bool]] = {
+_TRUTH: dict[BinaryOp, Callable[[Number, Number], bool]] = {
     BinaryOp.EQ: lambda a, b: a == b,
     BinaryOp.NE: lambda a, b: a != b,
     BinaryOp.LT: lambda a, b: a < b,
     BinaryOp.LE: lambda a, b: a <= b,
     BinaryOp.GT: lambda a, b: a > b,
     BinaryOp.GE: lambda a, b: a >= b,
+    BinaryOp.AND: lambda a, b: bool(a) and bool(b),
+    BinaryOp.OR: lambda a, b: bool(a) or bool(b),
 }
 _BITWISE = frozenset({BinaryOp.BITAND, BinaryOp.BITOR, BinaryOp.BITXOR})
 
@@ -138,9 +121,10 @@ def _extreme(op: BinaryOp, a: Number, b: Number) -> Number | None:
 
 
 def _float_binary(op: BinaryOp, a: float, b: float, dtype: DType) -> float | None:
-    # float64 has more than twice the bits of the types allowed here, so rounding twice is rounding once. Formats
-    # of 8 bits and less, and tfloat32, are formats of storage: what arithmetic on them means is the target's.
-    if dtype not in _ARITHMETIC:
+    # float64 has more than twice the bits of the types allowed here, so rounding twice is rounding
+    # once. Formats of 8 bits and less, and tfloat32, are formats of storage: what arithmetic on
+    # them means is the target's.
+    if dtype not in ARITHMETIC:
         return None
     x, y = np.float64(a), np.float64(b)
     with np.errstate(all="ignore"):
@@ -155,10 +139,10 @@ def _float_binary(op: BinaryOp, a: float, b: float, dtype: DType) -> float | Non
                 exact = x / y
             case _:
                 return None
-    return float(number(float(exact), dtype))
+    return float(const_value(float(exact), dtype))
 
 
-_ARITHMETIC = frozenset({"float16", "bfloat16", "float32", "float64"})
+ARITHMETIC = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 def _int_binary(op: BinaryOp, a: int, b: int, dtype: DType) -> int | None:
@@ -180,15 +164,10 @@ _RING: dict[BinaryOp, Callable[[int, int], int]] = {
 _DIVISIONS: dict[BinaryOp, Callable[[int, int], int]] = {
     BinaryOp.FLOORDIV: lambda a, b: a // b,
     BinaryOp.FLOORMOD: lambda a, b: a % b,
-    BinaryOp.TRUNCDIV: lambda a, b: _trunc_div(a, b),
-    BinaryOp.TRUNCMOD: lambda a, b: a - b * _trunc_div(a, b),
+    BinaryOp.TRUNCDIV: trunc_div,
+    BinaryOp.TRUNCMOD: lambda a, b: a - b * trunc_div(a, b),
 }
 _SHIFTS = frozenset({BinaryOp.SHL, BinaryOp.SHR})
-
-
-def _trunc_div(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def _shift(op: BinaryOp, a: int, count: int, dtype: DType) -> int | None:
@@ -206,10 +185,10 @@ def unary(op: UnaryOp, a: Number, dtype: DType) -> Number | None:
     if op is UnaryOp.NOT:
         return not a
     if dtype.is_float:
-        return -float(a) if op is UnaryOp.NEG and dtype in _ARITHMETIC else None
+        return -float(a) if op is UnaryOp.NEG and dtype in ARITHMETIC else None
     if dtype.is_bool:
         return (not a) if op is UnaryOp.BITNOT else None
-    return wrap(-int(a) if op is UnaryOp.NEG else ~int(a), dtype)
+    return wrap_int(-int(a) if op is UnaryOp.NEG else ~int(a), dtype)
 
 
 # Conversions and functions -----------------------------------------------------------------------
@@ -222,7 +201,7 @@ def _cast(e: Cast, args: Sequence[Number]) -> Number | None:
     if src.lanes != 1 or dst.lanes != 1:
         return None
     if not (src.is_float or dst.is_float):
-        return number(value, dst)
+        return const_value(value, dst)
     array = np.asarray(value).astype(src.numpy)
     out = dtypes.cast(array, src, dst, e.rounding, e.saturate)[()]
     if dst.is_bool:
@@ -243,7 +222,7 @@ def _call(e: Call, args: Sequence[Number]) -> Number | None:
     if e.fn in _FLOAT_TESTS:
         return _FLOAT_TESTS[e.fn](float(args[0]))
     if dtype.is_float:
-        return abs(args[0]) if e.fn == "abs" and dtype in _ARITHMETIC else None
+        return abs(args[0]) if e.fn == "abs" and dtype in ARITHMETIC else None
     return _int_call(e.fn, [int(a) for a in args], dtype)
 
 
@@ -258,7 +237,7 @@ def _int_call(fn: str, args: Sequence[int], dtype: DType) -> int | None:
     word = args[0] & ((1 << dtype.bits) - 1) if args else 0
     match fn:
         case "abs":
-            return wrap(abs(args[0]), dtype)
+            return wrap_int(abs(args[0]), dtype)
         case "iclamp":
             return min(max(args[0], args[1]), args[2])
         case "popcount":

@@ -129,8 +129,8 @@ class Unary(Expr, interned=True):
 class Cast(Expr, interned=True):
     """Conversion by value, by the rules of `tilelang.dtypes.cast`.
 
-    `rounding` is one of rn, rz, rp, rm, rs, or "" for the type's own mode (rn but for e8m0 and tfloat32); rs
-    (stochastic) needs `rbits`, a uint32 of random bits.
+    `rounding` is one of rn, rz, rp, rm, rs, or "" for the type's own mode (rn but for e8m0 and
+    tfloat32); rs (stochastic) needs `rbits`, a uint32 of random bits.
     """
 
     a: Expr = operand()
@@ -249,6 +249,7 @@ class AddressOf(Expr):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return DType("handle")
 
 
@@ -260,6 +261,7 @@ class Pack(Expr):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.type
 
 
@@ -271,6 +273,7 @@ class Lane(Expr):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.a.dtype.base
 
 
@@ -288,6 +291,7 @@ class LoadVector(Expr):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.type
 
 

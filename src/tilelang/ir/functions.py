@@ -1,7 +1,9 @@
-"""The pure functions that `ir.Call` may name: one row each, with arity, what it accepts and what it returns.
+"""The pure functions that `ir.Call` may name: one row each, with arity, what it accepts and what it
+returns.
 
-The row is the contract; each target implements the name, the emulator's implementation being its meaning. Float
-functions compute in float32 (float64 for float64 operands) and round once to the operand dtype (semantics rule 9).
+The row is the contract; each target implements the name, the emulator's implementation being its
+meaning. Float functions compute in float32 (float64 for float64 operands) and round once to the
+operand dtype (semantics rule 9).
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from tilelang.dtypes import DType
 
 
 class Accepts(enum.Enum):
-    """What kind of operands a function takes; integers given to a FLOAT function are cast to float32 first."""
+    """What kind of operands a function takes; integers given to a FLOAT function are cast to
+    float32 first.
+    """
 
     FLOAT = "float"
     INT = "int"
@@ -31,7 +35,9 @@ class Gives(enum.Enum):
 
 @dataclass(frozen=True)
 class Function:
-    """One row: `name`, number of arguments, operand kind, result, and a sentence that says what it computes."""
+    """One row: `name`, number of arguments, operand kind, result, and a sentence that says what it
+    computes.
+    """
 
     name: str
     arity: int
@@ -66,10 +72,27 @@ _ROWS: list[Function] = [
     Function("popcount", 1, Accepts.INT, Gives.INT32, "number of one bits"),
     Function("clz", 1, Accepts.INT, Gives.INT32, "number of leading zero bits; the width for 0"),
     Function("ffs", 1, Accepts.INT, Gives.INT32, "1-based position of the lowest one bit, 0 for 0"),
-    Function("fns", 3, Accepts.INT, Gives.SAME, "position of the n-th set bit from a base (CUDA __fns)"),
+    Function(
+        "fns", 3, Accepts.INT, Gives.SAME, "position of the n-th set bit from a base (CUDA __fns)"
+    ),
     *[
-        Function(f"ieee_{n}", arity, Accepts.FLOAT, Gives.SAME, f"{n} with the rounding named by params (rn rz ru rd)")
-        for n, arity in [("add", 2), ("sub", 2), ("mul", 2), ("fma", 3), ("rcp", 1), ("sqrt", 1), ("rsqrt", 1), ("div", 2)]
+        Function(
+            f"ieee_{n}",
+            arity,
+            Accepts.FLOAT,
+            Gives.SAME,
+            f"{n} with the rounding named by params (rn rz ru rd)",
+        )
+        for n, arity in [
+            ("add", 2),
+            ("sub", 2),
+            ("mul", 2),
+            ("fma", 3),
+            ("rcp", 1),
+            ("sqrt", 1),
+            ("rsqrt", 1),
+            ("div", 2),
+        ]
     ],
 ]
 

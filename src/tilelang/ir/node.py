@@ -1,8 +1,8 @@
 """Nodes: immutable records whose fields are declared once, each with its kind.
 
-A subclass of `Node` lists its fields with `operand`, `attr`, `binds` and `body`; construction, equality, hash, walk,
-replace, printing and reading back are derived from that list. `loc` never counts in equality. Nothing enters or
-leaves here but the nodes themselves.
+A subclass of `Node` lists its fields with `operand`, `attr`, `binds` and `body`; construction,
+equality, hash, walk, replace, printing and reading back are derived from that list. `loc` never
+counts in equality. Nothing enters or leaves here but the nodes themselves.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tilelang.errors import Loc
 class Effect(enum.Flag):
     """What an operation does to the memory an operand names.
 
-    ATOMIC marks an update that other threads may make at the same time. ASYNC marks an access that is
-    still under way when the operation returns, until the wait that its operation names.
+    ATOMIC marks an update that other threads may make at the same time. ASYNC marks an access that
+    is still under way when the operation returns, until the wait that its operation names.
     """
 
     NONE = 0
@@ -32,7 +32,9 @@ class Effect(enum.Flag):
 
 
 class Kind(enum.Enum):
-    """The kinds of field: a value that is used, plain data, a name that is defined, statements, a location."""
+    """The kinds of field: a value that is used, plain data, a name that is defined, statements, a
+    location.
+    """
 
     OPERAND = "operand"
     ATTR = "attr"
@@ -42,8 +44,14 @@ class Kind(enum.Enum):
 
 
 def operand(*, effect: Effect = Effect.NONE, default: Any = MISSING) -> Any:
-    """A node, a tuple of nodes or None that this node uses; `effect` is what it does to the memory named."""
-    return field(default=default, kw_only=default is not MISSING, metadata={"kind": Kind.OPERAND, "effect": effect})
+    """A node, a tuple of nodes or None that this node uses; `effect` is what it does to the memory
+    named.
+    """
+    return field(
+        default=default,
+        kw_only=default is not MISSING,
+        metadata={"kind": Kind.OPERAND, "effect": effect},
+    )
 
 
 def attr(*, default: Any = MISSING) -> Any:
@@ -52,7 +60,9 @@ def attr(*, default: Any = MISSING) -> Any:
 
 
 def binds(*, default: Any = MISSING) -> Any:
-    """A variable or buffer (or a tuple of them) that this node defines for the statements after or inside it."""
+    """A variable or buffer (or a tuple of them) that this node defines for the statements after or
+    inside it.
+    """
     return field(default=default, kw_only=default is not MISSING, metadata={"kind": Kind.BINDS})
 
 
@@ -61,16 +71,14 @@ def body(*, default: Any = MISSING) -> Any:
     return field(default=default, kw_only=default is not MISSING, metadata={"kind": Kind.BODY})
 
 
-def _loc() -> Any:
-    return field(default=None, kw_only=True, compare=False, repr=False, metadata={"kind": Kind.LOC})
-
-
 class _Interning(type):
     """Makes classes that say `interned=True` return the one existing node for the same contents."""
 
+    interned: bool
+
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         new = super().__call__(*args, **kwargs)
-        if not cls.interned:  # pyright: ignore[reportAttributeAccessIssue]
+        if not cls.interned:
             return new
         return _TABLE.setdefault(new.intern_key(), new)
 
@@ -80,13 +88,17 @@ _TABLE: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDi
 T = TypeVar("T", bound="Node")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(operand, attr, binds, body, _loc))
+@dataclass_transform(
+    frozen_default=True, kw_only_default=False, field_specifiers=(operand, attr, binds, body, field)
+)
 @dataclass(frozen=True, repr=False, eq=False)
 class Node(metaclass=_Interning):
-    """A record of the intermediate representation. Equality is structural; `loc` says where it was written."""
+    """A record of the intermediate representation. Equality is structural; `loc` says where it was
+    written.
+    """
 
     interned: ClassVar[bool] = False
-    loc: Loc | None = _loc()
+    loc: Loc | None = field(default=None, kw_only=True, compare=False, metadata={"kind": Kind.LOC})
 
     def __init_subclass__(cls, *, interned: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -112,7 +124,9 @@ class Node(metaclass=_Interning):
     def __hash__(self) -> int:
         known = self.__dict__.get("_hash")
         if known is None:
-            known = hash((type(self).__name__, *(_bits(getattr(self, f.name)) for f in self.fields())))
+            known = hash(
+                (type(self).__name__, *(_bits(getattr(self, f.name)) for f in self.fields()))
+            )
             object.__setattr__(self, "_hash", known)
         return known
 
@@ -131,7 +145,7 @@ class Node(metaclass=_Interning):
         """The nodes directly below: operands, then bodies."""
         for f in self.fields():
             if f.metadata["kind"] in (Kind.OPERAND, Kind.BODY):
-                yield from _nodes(getattr(self, f.name))
+                yield from flat(getattr(self, f.name))
 
     def walk(self) -> Iterator[Node]:
         """This node and every node below it, parents first."""
@@ -144,8 +158,8 @@ class Node(metaclass=_Interning):
     def rewrite(self, fn: Callable[[Node], Node | tuple[Node, ...] | None]) -> Self:
         """A copy in which `fn` replaced nodes, children first.
 
-        `fn` gets a node whose children are already rewritten and returns its replacement, or None to keep it;
-        for a statement it may return a tuple of statements (empty to drop it).
+        `fn` gets a node whose children are already rewritten and returns its replacement, or None
+        to keep it; for a statement it may return a tuple of statements (empty to drop it).
         """
         changes: dict[str, Any] = {}
         for f in self.fields():
@@ -161,7 +175,7 @@ class Node(metaclass=_Interning):
         for f in self.fields():
             effect = f.metadata.get("effect", Effect.NONE)
             if effect:
-                for node in _nodes(getattr(self, f.name)):
+                for node in flat(getattr(self, f.name)):
                     yield effect, node
 
     def __repr__(self) -> str:
@@ -172,12 +186,13 @@ class Node(metaclass=_Interning):
 _FIELDS: dict[type[Node], tuple[Field[Any], ...]] = {}
 
 
-def _nodes(value: Any) -> Iterator[Node]:
+def flat(value: Any) -> Iterator[Node]:
+    """The nodes in a field value: itself, or those of a tuple."""
     if isinstance(value, Node):
         yield value
     elif isinstance(value, tuple):
         for item in cast("tuple[Any, ...]", value):
-            yield from _nodes(item)
+            yield from flat(item)
 
 
 def _rewritten(value: Any, fn: Callable[[Node], Any], *, splice: bool) -> Any:
@@ -212,7 +227,9 @@ def _bits(value: Any) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two field values are equal, told apart as finely as 0.0 and -0.0, or True and 1; NaN equals NaN."""
+    """Whether two field values are equal, told apart as finely as 0.0 and -0.0, or True and 1; NaN
+    equals NaN.
+    """
     if isinstance(a, tuple) and isinstance(b, tuple):
         left, right = cast("tuple[Any, ...]", a), cast("tuple[Any, ...]", b)
         return len(left) == len(right) and all(same(x, y) for x, y in zip(left, right, strict=True))

@@ -1,7 +1,9 @@
-"""The reader of the text form: text goes in, an equal `Function` comes out, or a located error that says why not.
+"""The reader of the text form: text goes in, an equal `Function` comes out, or a located error that
+says why not.
 
-It is the inverse of `ir/text.py`, and like it derives the form of an operation from the declared fields and their
-types. It checks the form only (names, number and kind of operands); what a program must satisfy is in `ir/verify.py`.
+It is the inverse of `ir/text.py`, and like it derives the form of an operation from the declared
+fields and their types. It checks the form only (names, number and kind of operands); what a program
+must satisfy is in `ir/verify.py`.
 """
 
 from __future__ import annotations
@@ -42,8 +44,9 @@ _LOOPS: dict[str, LoopKind] = {kind.value: kind for kind in LoopKind}
 def read_function(text: str, *, file: str = "<ir>", records: Iterable[type] = ()) -> Function:
     """Read what `print_function` prints.
 
-    `file` names the text in locations. `records` are the classes of records (and enums) that plain data may hold,
-    such as layouts. Raises a `TileError` with the line and column for text that is not of this form.
+    `file` names the text in locations. `records` are the classes of records (and enums) that plain
+    data may hold, such as layouts. Raises a `TileError` with the line and column for text that is
+    not of this form.
     """
     return _Reader(text, file, {r.__name__: r for r in records}).function()
 
@@ -63,14 +66,14 @@ class _Reader(ExprReader):
                 pass
             case _:
                 at = tree.body[0] if tree.body else tree
-                self.fail(
+                raise self.fault(
                     at,
                     "the text is not one function",
                     expected="@function(...) and one `def`",
                     got="",
                 )
         if facts.args:
-            self.fail(facts.args[0], "`function` takes keywords only")
+            raise self.fault(facts.args[0], "`function` takes keywords only")
         given = {k.arg or "": k.value for k in facts.keywords}
         dynamic = self.dynamic(given.pop("dynamic")) if "dynamic" in given else ()
         values: dict[str, Any] = {"dialect": ""}
@@ -81,7 +84,9 @@ class _Reader(ExprReader):
         }
         for name, source in given.items():
             if name not in known:
-                self.fail(source, f"`function` has no fact {name!r}", expected=", ".join(known))
+                raise self.fault(
+                    source, f"`function` has no fact {name!r}", expected=", ".join(known)
+                )
             values[name] = self.field(source, Function, name, Kind.ATTR)
         params = self.params(d)
         body = self.block(d.body, ())
@@ -104,19 +109,21 @@ class _Reader(ExprReader):
     def dynamic(self, source: ast.expr) -> tuple[Var, ...]:
         """`{n: int32}` as variables, which are defined from here on."""
         if not isinstance(source, ast.Dict):
-            self.fail(
+            raise self.fault(
                 source, "`dynamic` is a dictionary of names and dtypes", expected="{n: int32}"
             )
         out: list[Var] = []
         for key, value in zip(source.keys, source.values, strict=True):
             if not isinstance(key, ast.Name):
-                self.fail(key or value, "not a name", expected="a name")
+                raise self.fault(key or value, "not a name", expected="a name")
             out.append(Var(key.id, self.dtype(value)))
         self.define(out)
         return tuple(out)
 
     def params(self, d: ast.FunctionDef) -> tuple[Param, ...]:
-        """The parameters; scalars are defined first, since a shape may name one that comes later."""
+        """The parameters; scalars are defined first, since a shape may name one that comes
+        later.
+        """
         a = d.args
         others = [
             *a.posonlyargs,
@@ -125,7 +132,7 @@ class _Reader(ExprReader):
             *(x for x in (a.vararg, a.kwarg) if x),
         ]
         if others:
-            self.fail(
+            raise self.fault(
                 others[0], "parameters are plain names", expected="name: dtype or name: Tensor(...)"
             )
         found: dict[str, Param] = {}
@@ -148,7 +155,7 @@ class _Reader(ExprReader):
             return Param(arg.arg, var=Var(arg.arg, self.dtype(note)), loc=self.loc(arg))
         args, words = self.arguments(cast(ast.Call, note))
         if len(args) != 1:
-            self.fail(note, "`Scalar` takes one dtype", expected="Scalar(float32, ...)")
+            raise self.fault(note, "`Scalar` takes one dtype", expected="Scalar(float32, ...)")
         name, pointer = self.param_facts(arg, words)
         self.no_more(words, "Scalar", ("name", "pointer"))
         return Param(
@@ -161,7 +168,7 @@ class _Reader(ExprReader):
         name, pointer = self.param_facts(arg, words)
         buffer = self.buffer(name, note, args, words)
         if args:
-            self.fail(args[0], "`Tensor` takes a shape and a dtype")
+            raise self.fault(args[0], "`Tensor` takes a shape and a dtype")
         self.no_more(words, "Tensor", ("scope", "strides", "name", "pointer"))
         return Param(arg.arg, buffer=buffer, pointer=pointer, loc=self.loc(arg))
 
@@ -174,7 +181,7 @@ class _Reader(ExprReader):
             else False
         )
         if not isinstance(name, str):
-            self.fail(arg, "the name of a parameter is a string")
+            raise self.fault(arg, "the name of a parameter is a string")
         return name, pointer
 
     # Statements ----------------------------------------------------------------------------------
@@ -194,25 +201,26 @@ class _Reader(ExprReader):
         """One statement."""
         match s:
             case ast.AnnAssign() | ast.Assign() | ast.Expr():
-                return self.simple(s)
+                out = self.simple(s)
             case ast.For():
-                return self.loop(s)
+                out = self.loop(s)
             case ast.With():
-                return self.with_(s)
+                out = self.with_(s)
             case ast.If():
                 cond, then = self.expr(s.test), self.block(s.body, ())
-                return If(cond, then, orelse=self.block(s.orelse, ()), loc=self.loc(s))
+                out = If(cond, then, orelse=self.block(s.orelse, ()), loc=self.loc(s))
             case ast.While(orelse=[]):
-                return While(self.expr(s.test), self.block(s.body, ()), loc=self.loc(s))
+                out = While(self.expr(s.test), self.block(s.body, ()), loc=self.loc(s))
             case ast.Assert():
                 message = "" if s.msg is None else self.field(s.msg, Assert, "message", Kind.ATTR)
-                return Assert(self.expr(s.test), message=message, loc=self.loc(s))
+                out = Assert(self.expr(s.test), message=message, loc=self.loc(s))
             case ast.Break():
-                return Break(loc=self.loc(s))
+                out = Break(loc=self.loc(s))
             case ast.Continue():
-                return Continue(loc=self.loc(s))
+                out = Continue(loc=self.loc(s))
             case _:
-                self.fail(s, f"the text form has no {type(s).__name__}")
+                raise self.fault(s, f"the text form has no {type(s).__name__}")
+        return out
 
     def simple(self, s: ast.AnnAssign | ast.Assign | ast.Expr) -> Stmt:
         """An assignment or a call."""
@@ -232,7 +240,7 @@ class _Reader(ExprReader):
             case ast.Expr(value=ast.Call() as call):
                 return self.operation(s, call, [], None)
             case _:
-                self.fail(
+                raise self.fault(
                     s, "not a statement of the text form", expected="an assignment or an operation"
                 )
 
@@ -246,9 +254,9 @@ class _Reader(ExprReader):
         """A statement written as a call, with the names that it defines."""
         cls = self.statement_class(call)
         if cls is None:
-            self.unknown(call, statement_classes())
+            raise self.unknown(call, statement_classes())
         if any(f.metadata["kind"] is Kind.BODY for f in cls.fields()):
-            self.fail(call, f"{ast.unparse(call.func)!r} has a body", expected="with ...:")
+            raise self.fault(call, f"{ast.unparse(call.func)!r} has a body", expected="with ...:")
         values, defined = self.values(cls, call, targets, dtype)
         self.define(defined)
         return cls(**values, loc=self.loc(s))
@@ -259,7 +267,7 @@ class _Reader(ExprReader):
         cls = self.statement_class(call) if isinstance(call, ast.Call) else None
         body = [f.name for f in cls.fields() if f.metadata["kind"] is Kind.BODY] if cls else []
         if len(s.items) != 1 or cls is None or not body or not isinstance(call, ast.Call):
-            self.fail(
+            raise self.fault(
                 call,
                 "not an operation with a body",
                 expected="with launch(...) as ((bx,), (tx, ty, tz)):",
@@ -276,7 +284,9 @@ class _Reader(ExprReader):
         """A loop: serial, unroll, vectorized, parallel or pipelined."""
         call = s.iter
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or s.orelse:
-            self.fail(s.iter, "not a loop of the text form", expected="for i in serial(0, n):")
+            raise self.fault(
+                s.iter, "not a loop of the text form", expected="for i in serial(0, n):"
+            )
         word = call.func.id
         if word == "parallel":
             packed = ast.copy_location(ast.Tuple(call.args, ast.Load()), call)
@@ -294,5 +304,5 @@ class _Reader(ExprReader):
             values, defined = self.values(cls, call, [s.target], None)
             values["kind"] = _LOOPS[word]
         else:
-            self.unknown(call, [*_LOOPS, "parallel", "pipelined"])
+            raise self.unknown(call, [*_LOOPS, "parallel", "pipelined"])
         return cls(**values, body=self.block(s.body, defined), loc=self.loc(s))

@@ -1,7 +1,8 @@
 """Reading the parts of a statement: expressions, regions, plain data, and the fields of a node.
 
-What enters: Python's syntax tree of the text form, and the names defined so far. What leaves: scalar expressions and
-field values of the declared types, or a located error. `ir/read.py` reads statements with it.
+What enters: Python's syntax tree of the text form, and the names defined so far. What leaves:
+scalar expressions and field values of the declared types, or a located error. `ir/read.py` reads
+statements with it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from tilelang import dtypes
-from tilelang.dtypes import DType
+from tilelang.dtypes import DType, const_value
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir import text as form
-from tilelang.ir.evaluate import number
 from tilelang.ir.expr import (
     BOOL,
     INT32,
@@ -87,7 +87,9 @@ _OWN_STATEMENTS = (For, Parallel, Pipelined, While, If, Let, Store, Assert, Brea
 
 
 class ExprReader:
-    """The state of one reading: the text, for locations, and the names that are defined at this place."""
+    """The state of one reading: the text, for locations, and the names that are defined at this
+    place.
+    """
 
     def __init__(self, text: str, file: str, records: Mapping[str, type]) -> None:
         self.text = text
@@ -110,10 +112,11 @@ class ExprReader:
         end = column(getattr(at, "end_col_offset", None)) if last == line else 0
         return Loc(self.file, line, column(getattr(at, "col_offset", 0)), end)
 
-    def fail(self, at: ast.AST, message: str, *, kind: str = "syntax", **facts: str) -> NoReturn:
-        """Raise the error for what stands at `at`."""
+    def fault(self, at: ast.AST, message: str, *, kind: str = "syntax", **facts: str) -> TileError:
+        """The error for what stands at `at`."""
         source = ast.get_source_segment(self.text, at) or ""
-        raise error(kind, message, self.loc(at), **{"got": source.split("\n")[0], **facts})
+        facts.setdefault("got", source.split("\n")[0])
+        return error(kind, message, self.loc(at), cls=None, **facts)
 
     # Names ---------------------------------------------------------------------------------------
 
@@ -127,14 +130,14 @@ class ExprReader:
         if found is None:
             close = difflib.get_close_matches(at.id, self.names, 1)
             hint = {"help": f"did you mean {close[0]!r}?"} if close else {}
-            self.fail(at, f"{at.id!r} is not defined here", kind="name", **hint)
+            raise self.fault(at, f"{at.id!r} is not defined here", kind="name", **hint)
         return found
 
     def dtype(self, at: ast.expr) -> DType:
         """A dtype by its name."""
         found = as_dtype(at.id) if isinstance(at, ast.Name) else None
         if found is None:
-            self.fail(
+            raise self.fault(
                 at, "not a dtype", kind="dtype", expected="the name of a dtype, such as float16"
             )
         return found
@@ -144,7 +147,9 @@ class ExprReader:
     ) -> Buffer:
         """A buffer from the arguments of what defines it; takes away the arguments that it used."""
         if len(args) < 2:
-            self.fail(at, f"{name!r} needs a shape and a dtype", expected="(shape, dtype, ...)")
+            raise self.fault(
+                at, f"{name!r} needs a shape and a dtype", expected="(shape, dtype, ...)"
+            )
         shape = self.field(args.pop(0), Buffer, "shape", Kind.OPERAND)
         dtype = self.dtype(args.pop(0))
         facts = {
@@ -159,7 +164,9 @@ class ExprReader:
     def values(
         self, cls: type[Node], call: ast.Call, targets: list[ast.expr], dtype: DType | None
     ) -> tuple[dict[str, Any], list[Var | Buffer]]:
-        """The fields of a `cls` that is written as a call, and what it defines; bodies are left out."""
+        """The fields of a `cls` that is written as a call, and what it defines; bodies are left
+        out.
+        """
         args, words = self.arguments(call)
         values: dict[str, Any] = {}
         defined: list[Var | Buffer] = []
@@ -179,7 +186,7 @@ class ExprReader:
                     values[f.name] = bound
                     defined += bound if isinstance(bound, tuple) else [bound]
                 elif f.default is MISSING:
-                    self.fail(
+                    raise self.fault(
                         call,
                         f"{ast.unparse(call.func)!r} defines a name",
                         expected=f"{f.name} = ...",
@@ -188,7 +195,7 @@ class ExprReader:
                 values[f.name] = self.field(words.pop(f.name), cls, f.name, kind)
             elif f.default is MISSING:
                 if not args:
-                    self.fail(
+                    raise self.fault(
                         call,
                         f"{ast.unparse(call.func)!r} lacks {f.name!r}",
                         expected=signature(cls),
@@ -208,7 +215,7 @@ class ExprReader:
         """Keywords that are no field are hints, where the class has hints."""
         name = ast.unparse(call.func)
         if args:
-            self.fail(
+            raise self.fault(
                 args[0], f"{name!r} has too many operands or targets", expected=signature(cls)
             )
         if words and any(f.name == "hints" for f in cls.fields()) and "hints" not in values:
@@ -219,21 +226,21 @@ class ExprReader:
     def no_more(self, words: Mapping[str, ast.expr], name: str, known: Iterable[str]) -> None:
         """Refuse keywords that nothing used."""
         for word, source in words.items():
-            self.fail(source, f"{name!r} has no {word!r}", expected=", ".join(known))
+            raise self.fault(source, f"{name!r} has no {word!r}", expected=", ".join(known))
 
     def arguments(self, call: ast.Call) -> tuple[list[ast.expr], dict[str, ast.expr]]:
         """Positional and keyword arguments of a call."""
         words: dict[str, ast.expr] = {}
         for k in call.keywords:
             if k.arg is None or k.arg in words:
-                self.fail(k.value, "`**` or a repeated keyword")
+                raise self.fault(k.value, "`**` or a repeated keyword")
             words[k.arg] = k.value
         return list(call.args), words
 
     def target(self, at: ast.expr) -> str:
         """A name that is defined here."""
         if not isinstance(at, ast.Name):
-            self.fail(at, "not a name", expected="a name")
+            raise self.fault(at, "not a name", expected="a name")
         return at.id
 
     def new_vars(
@@ -244,11 +251,13 @@ class ExprReader:
         names = [self.target(e) for e in at.elts] if many else [self.target(at)]
         kinds = [dtype or INT32] * len(names) if var_dtypes is None else var_dtypes
         if not isinstance(kinds, (tuple, list)) or len(cast("list[Any]", kinds)) != len(names):
-            self.fail(at, "`var_dtypes` has one dtype for each name")
+            raise self.fault(at, "`var_dtypes` has one dtype for each name")
         made = tuple(Var(n, t) for n, t in zip(names, cast("list[Any]", kinds), strict=True))
         value = made if many else made[0]
         if not fits(value, hint) or not all(isinstance(v.type, DType) for v in made):
-            self.fail(at, "the names defined here do not fit the operation", expected=_shown(hint))
+            raise self.fault(
+                at, "the names defined here do not fit the operation", expected=_shown(hint)
+            )
         return value
 
     def field(self, source: ast.expr, cls: type[Node], name: str, kind: Kind) -> Any:
@@ -258,7 +267,7 @@ class ExprReader:
         if isinstance(hint, type) and issubclass(hint, enum.Enum):
             members = [m.value for m in hint]
             if value not in members:
-                self.fail(
+                raise self.fault(
                     source,
                     f"no such {name!r}",
                     kind="value",
@@ -266,7 +275,9 @@ class ExprReader:
                 )
             return hint(value)
         if not fits(value, hint):
-            self.fail(source, f"the wrong kind of {name!r}", kind="value", expected=_shown(hint))
+            raise self.fault(
+                source, f"the wrong kind of {name!r}", kind="value", expected=_shown(hint)
+            )
         return value
 
     # Plain data ----------------------------------------------------------------------------------
@@ -275,37 +286,40 @@ class ExprReader:
         """Plain data: a literal, dtype, tuple, dictionary (as pairs), enum member or record."""
         match at:
             case ast.Constant(value=None | bool() | int() | float() | str()):
-                return at.value
+                out = at.value
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-                return -value
+                out = -value
             case ast.Tuple():
-                return tuple(self.data(e) for e in at.elts)
+                out = tuple(self.data(e) for e in at.elts)
             case ast.Dict():
                 pairs = zip(at.keys, at.values, strict=True)
-                return tuple((self.data(k or v), self.data(v)) for k, v in pairs)
+                out = tuple((self.data(k or v), self.data(v)) for k, v in pairs)
             case ast.Name():
-                return self.dtype(at)
+                out = self.dtype(at)
             case ast.Call(
                 func=ast.Name("float"), args=[ast.Constant(value="inf" | "-inf" | "nan" as word)]
             ):
-                return float(word)
+                out = float(word)
             case ast.Call(func=ast.Name(name), args=[]) if name in self.records:
                 _, words = self.arguments(at)
-                return self.record(at, self.records[name], words)
+                out = self.record(at, self.records[name], words)
             case ast.Attribute(value=ast.Name(name)) if issubclass(
                 self.records.get(name, int), enum.Enum
             ):
                 members = cast("type[enum.Enum]", self.records[name]).__members__
                 if at.attr not in members:
-                    self.fail(
+                    raise self.fault(
                         at,
                         f"{name} has no member {at.attr!r}",
                         kind="value",
                         expected=", ".join(members),
                     )
-                return members[at.attr]
+                out = members[at.attr]
             case _:
-                self.fail(at, "not plain data", expected="a literal, a dtype or a tuple of them")
+                raise self.fault(
+                    at, "not plain data", expected="a literal, a dtype or a tuple of them"
+                )
+        return out
 
     def record(self, at: ast.Call, cls: type, words: Mapping[str, ast.expr]) -> Any:
         """A record of a class that the caller of the reader named."""
@@ -314,7 +328,7 @@ class ExprReader:
         except TileError as e:
             raise e.with_loc(self.loc(at)) from None
         except (TypeError, ValueError) as e:
-            self.fail(at, f"not a {cls.__name__}: {e}", kind="value")
+            raise self.fault(at, f"not a {cls.__name__}: {e}", kind="value") from None
 
     # Expressions ---------------------------------------------------------------------------------
 
@@ -345,7 +359,7 @@ class ExprReader:
                     mins.append(self.expr(low))
                     extents.append(self.expr(extent))
                 case _:
-                    self.fail(axis, "not an axis of a region", expected="min : +extent")
+                    raise self.fault(axis, "not an axis of a region", expected="min : +extent")
         return Region(self.indexed(at), tuple(mins), tuple(extents), loc=self.loc(at))
 
     def load(self, at: ast.Subscript) -> Load:
@@ -358,7 +372,7 @@ class ExprReader:
         """The buffer that a subscript names."""
         found = self.lookup(at.value) if isinstance(at.value, ast.Name) else None
         if not isinstance(found, Buffer):
-            self.fail(at.value, "not a buffer", expected="the name of a buffer")
+            raise self.fault(at.value, "not a buffer", expected="the name of a buffer")
         return found
 
     def expr(self, at: ast.expr) -> Expr:
@@ -373,7 +387,7 @@ class ExprReader:
             case ast.Name():
                 found = self.lookup(at)
                 if isinstance(found, Buffer):
-                    self.fail(
+                    raise self.fault(
                         at,
                         f"{at.id!r} is a buffer, not a scalar",
                         kind="value",
@@ -399,7 +413,7 @@ class ExprReader:
                     _BINARY_SYMBOLS[type(op)], self.expr(at.left), self.expr(at.comparators[0])
                 )
             case ast.Compare():
-                self.fail(
+                raise self.fault(
                     at,
                     "a chain of comparisons",
                     help="put one comparison in parentheses, or use `and`",
@@ -409,7 +423,7 @@ class ExprReader:
                 op = _BINARY_SYMBOLS[type(at.op)]
                 return functools.reduce(lambda a, b: Binary(op, a, b), parts)
             case _:
-                self.fail(at, "not an expression of the text form")
+                raise self.fault(at, "not an expression of the text form")
 
     def constant(self, at: ast.expr, value: Any) -> Const:
         """A literal without a dtype: bool, int32 or float32."""
@@ -421,15 +435,15 @@ class ExprReader:
             case float():
                 return self.literal(at, value, form.FLOAT32)
             case _:
-                self.fail(at, "not a scalar", expected="a number, True or False")
+                raise self.fault(at, "not a scalar", expected="a number, True or False")
 
     def literal(self, at: ast.expr, value: float, dtype: DType) -> Const:
         """A literal of `dtype`, rounded to it; an integer must be in range."""
-        made = number(value, dtype)
+        made = const_value(value, dtype)
         if isinstance(value, int) and made != value:
-            self.fail(at, f"outside the range of {dtype}", kind="value")
+            raise self.fault(at, f"outside the range of {dtype}", kind="value")
         if isinstance(value, float) and isinstance(made, int):
-            self.fail(at, f"a fraction for the integer type {dtype}", kind="value")
+            raise self.fault(at, f"a fraction for the integer type {dtype}", kind="value")
         return Const(made, dtype)
 
     def typed_literal(self, at: ast.Call, dtype: DType) -> Const:
@@ -443,7 +457,7 @@ class ExprReader:
                     return self.literal(at, value, dtype)
             case _:
                 pass
-        self.fail(
+        raise self.fault(
             at,
             "not a literal",
             expected=f"{dtype}(number)",
@@ -463,16 +477,19 @@ class ExprReader:
         if name in (form.SELECT, form.LAZY_SELECT):
             cond, t, f = self.scalars(at, 3)
             return Select(cond, t, f, lazy=name == form.LAZY_SELECT)
+        return self.pure_call(at, name)
+
+    def pure_call(self, at: ast.Call, name: str) -> Expr:
+        """An expression written as a call of its class, or a function of the table.
+
+        The table says the result dtype of its functions, unless the text does.
+        """
         cls = expression_classes().get(name)
         if cls is not None:
             values, _ = self.values(cls, at, [], None)
             return cls(**values)
         if name not in FUNCTIONS:
-            self.unknown(at, [*FUNCTIONS, *_BINARY_FUNCTIONS, *expression_classes()])
-        return self.pure_call(at, name)
-
-    def pure_call(self, at: ast.Call, name: str) -> Call:
-        """A function of the table, with the result dtype of the table unless the text says another."""
+            raise self.unknown(at, [*FUNCTIONS, *_BINARY_FUNCTIONS, *expression_classes()])
         sources, words = self.arguments(at)
         args = tuple(self.expr(a) for a in sources)
         given = self.dtype(words.pop("type")) if "type" in words else None
@@ -481,21 +498,21 @@ class ExprReader:
         )
         self.no_more(words, name, ("params", "type"))
         if given is None and not args:
-            self.fail(at, f"{name!r} without operands needs `type=`")
+            raise self.fault(at, f"{name!r} without operands needs `type=`")
         return Call(name, args, given or result_dtype(name, [a.dtype for a in args]), params=params)
 
     def scalars(self, at: ast.Call, count: int) -> list[Expr]:
         """Exactly `count` scalar arguments."""
         if len(at.args) != count or at.keywords:
-            self.fail(at, f"{ast.unparse(at.func)!r} takes {count} operands")
+            raise self.fault(at, f"{ast.unparse(at.func)!r} takes {count} operands")
         return [self.expr(a) for a in at.args]
 
-    def unknown(self, at: ast.Call, known: Iterable[str]) -> NoReturn:
-        """Refuse a name that is no operation."""
+    def unknown(self, at: ast.Call, known: Iterable[str]) -> TileError:
+        """The error for a name that is no operation."""
         name = ast.unparse(at.func)
         close = difflib.get_close_matches(name, known, 1)
         hint = {"help": f"did you mean {close[0]!r}?"} if close else {}
-        self.fail(at, f"no operation {name!r}", kind="name", **hint)
+        return self.fault(at, f"no operation {name!r}", kind="name", **hint)
 
 
 # What the declarations say -----------------------------------------------------------------------
@@ -525,7 +542,9 @@ def field_types(cls: type[Node]) -> dict[str, Any]:
 
 @functools.cache
 def as_dtype(name: str) -> DType | None:
-    """The dtype of exactly this name, None if there is none (an alias is no name in the text form)."""
+    """The dtype of exactly this name, None if there is none (an alias is no name in the text
+    form).
+    """
     try:
         found = dtypes.dtype(name)
     except ValueError:
@@ -542,15 +561,16 @@ def fits(value: Any, hint: Any) -> bool:
     if origin in (types.UnionType, typing.Union):
         return any(fits(value, a) for a in args)
     if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        items = cast("tuple[Any, ...]", value)
-        if len(args) == 2 and args[1] is Ellipsis:
-            return all(fits(i, args[0]) for i in items)
-        return len(items) == len(args) and all(fits(i, a) for i, a in zip(items, args, strict=True))
+        return isinstance(value, tuple) and _tuple_fits(cast("tuple[Any, ...]", value), args)
     if hint in (int, float):
         return type(value) is hint
     return value is None if hint in (None, type(None)) else isinstance(value, hint)
+
+
+def _tuple_fits(items: tuple[Any, ...], hints: tuple[Any, ...]) -> bool:
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        return all(fits(i, hints[0]) for i in items)
+    return len(items) == len(hints) and all(map(fits, items, hints))
 
 
 def _shown(hint: Any) -> str:

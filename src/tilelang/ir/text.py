@@ -1,8 +1,10 @@
-"""The text form: a node goes in, Python-syntax source comes out, which `ir/read.py` reads back to an equal node.
+"""The text form: a node goes in, Python-syntax source comes out, which `ir/read.py` reads back to
+an equal node.
 
-The form of an operation is derived from its declared fields: required fields by position, the others by keyword and
-only where they differ from their default. Only control flow, `Let`, `Store` and scalar operators have a syntax of
-their own. Deep nesting is bounded by Python's own parser (about 200 parentheses).
+The form of an operation is derived from its declared fields: required fields by position, the
+others by keyword and only where they differ from their default. Only control flow, `Let`, `Store`
+and scalar operators have a syntax of their own. Deep nesting is bounded by Python's own parser
+(about 200 parentheses).
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from collections.abc import Iterator
 from dataclasses import MISSING
 from typing import Any, cast
 
-from tilelang.dtypes import DType
+from tilelang.dtypes import DType, const_value
 from tilelang.errors import InternalError
 from tilelang.ir import expr as expr_module
+from tilelang.ir import special as special_module
+from tilelang.ir import sync as sync_module
 from tilelang.ir import tile as tile_module
-from tilelang.ir.evaluate import number
 from tilelang.ir.expr import (
     BOOL,
     INT32,
@@ -58,7 +61,7 @@ from tilelang.ir.tile import (
 FLOAT32 = DType("float32")
 
 # The modules whose nodes have a text form; a further stage is one more entry.
-STAGES = (expr_module, tile_module)
+STAGES = (expr_module, tile_module, sync_module, special_module)
 
 # Python's precedence, loosest first.
 OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, SIGN, ATOM = range(12)
@@ -124,7 +127,9 @@ def print_function(fn: Function) -> str:
 
 
 def print_stmt(stmt: Stmt, depth: int = 0) -> str:
-    """The text of one statement with everything inside it, indented `depth` steps; no newline at the end."""
+    """The text of one statement with everything inside it, indented `depth` steps; no newline at
+    the end.
+    """
     return "\n".join(_stmt(stmt, depth))
 
 
@@ -173,13 +178,19 @@ def _stmt(stmt: Stmt, depth: int) -> list[str]:
     pad = _INDENT * depth
     match stmt:
         case If():
-            return _if(stmt, depth)
+            lines = _if(stmt, depth)
         case While():
-            return [f"{pad}while {_expr(stmt.cond, OR)}:", *_block(stmt.body, depth + 1)]
+            lines = [f"{pad}while {_expr(stmt.cond, OR)}:", *_block(stmt.body, depth + 1)]
         case For() | Pipelined() | Parallel():
-            return [f"{pad}{_loop(stmt)}:", *_block(stmt.body, depth + 1)]
+            lines = [f"{pad}{_loop(stmt)}:", *_block(stmt.body, depth + 1)]
         case _:
-            pass
+            lines = _with(stmt, depth)
+    return lines
+
+
+def _with(stmt: Stmt, depth: int) -> list[str]:
+    """An operation, which may have a body."""
+    pad = _INDENT * depth
     bodies = [f.name for f in stmt.fields() if f.metadata["kind"] is Kind.BODY]
     if len(bodies) > 1:
         raise InternalError(f"no text form for {type(stmt).__name__}: it has several bodies")
@@ -219,19 +230,21 @@ def _loop(stmt: For | Pipelined | Parallel) -> str:
 def _simple(stmt: Stmt) -> str:
     match stmt:
         case Let():
-            return f"{stmt.var.name}: {stmt.var.type} = {_expr(stmt.value, OR)}"
+            text = f"{stmt.var.name}: {stmt.var.type} = {_expr(stmt.value, OR)}"
         case Store():
-            return f"{stmt.buffer.name}{_indices(stmt.indices)} = {_expr(stmt.value, OR)}"
-        case Break():
-            return "break"
-        case Continue():
-            return "continue"
+            text = f"{stmt.buffer.name}{_indices(stmt.indices)} = {_expr(stmt.value, OR)}"
+        case Break() | Continue():
+            text = snake(type(stmt).__name__)
         case Assert():
-            return f"assert {_expr(stmt.cond, OR)}" + (
-                f", {_quote(stmt.message)}" if stmt.message else ""
-            )
+            message = f", {_quote(stmt.message)}" if stmt.message else ""
+            text = f"assert {_expr(stmt.cond, OR)}{message}"
         case _:
-            pass
+            text = _operation(stmt)
+    return text
+
+
+def _operation(stmt: Stmt) -> str:
+    """An operation without a body, assigned to what it defines."""
     bound = list(_bound(stmt))
     text = _op(stmt)
     match bound:
@@ -271,7 +284,9 @@ def _op(node: Node) -> str:
 
 
 def _positional(node: Node) -> list[str]:
-    """The required fields; those after the last region by keyword, since no order of them is self-evident."""
+    """The required fields; those after the last region by keyword, since no order of them is
+    self-evident.
+    """
     required = [
         (f, getattr(node, f.name))
         for f in node.fields()
@@ -291,7 +306,9 @@ def _positional(node: Node) -> list[str]:
 
 
 def _keywords(node: Node, skip: tuple[str, ...] = ()) -> list[str]:
-    """The fields that differ from their default, and what the names defined here need to be read back."""
+    """The fields that differ from their default, and what the names defined here need to be read
+    back.
+    """
     out: list[str] = []
     for f in node.fields():
         value = getattr(node, f.name)
@@ -319,7 +336,9 @@ def _binding_facts(node: Node, value: Any) -> list[str]:
 
 
 def _hints(node: Node, hints: tuple[tuple[str, Any], ...]) -> list[str]:
-    """Hints as keywords of their own, where no name clashes; otherwise all of them in one dictionary."""
+    """Hints as keywords of their own, where no name clashes; otherwise all of them in one
+    dictionary.
+    """
     taken = {f.name for f in node.fields()} | {"var_dtypes"}
     names = [name for name, _ in hints]
     if len(set(names)) == len(names) and all(is_name(n) and n not in taken for n in names):
@@ -353,20 +372,22 @@ def _pairs(pairs: tuple[tuple[str, Any], ...]) -> str:
 
 
 def _data(value: Any) -> str:
-    """Plain data as a Python literal; a record (a frozen dataclass, as layouts are) as a call of its class."""
+    """Plain data as a Python literal; a record (a frozen dataclass, as layouts are) as a call of
+    its class.
+    """
     match value:
-        case DType():
-            return str(value)
-        case str():
-            return _quote(value)
         case enum.Enum():
-            return f"{type(value).__name__}.{value.name}"
+            out = f"{type(value).__name__}.{value.name}"
+        case DType():
+            out = str(value)
+        case str():
+            out = _quote(value)
         case None | bool() | int():
-            return repr(value)
+            out = repr(value)
         case float():
-            return repr(value) if math.isfinite(value) else f'float("{value}")'
+            out = repr(value) if math.isfinite(value) else f'float("{value}")'
         case tuple():
-            return _tuple(cast("tuple[Any, ...]", value))
+            out = _tuple(cast("tuple[Any, ...]", value))
         case Node():
             raise InternalError(f"plain data holds a node: {value!r}")
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -375,11 +396,12 @@ def _data(value: Any) -> str:
                 for f in dataclasses.fields(value)
                 if f.compare
             ]
-            return f"{type(value).__name__}({', '.join(parts)})"
+            out = f"{type(value).__name__}({', '.join(parts)})"
         case _:
             raise InternalError(
                 f"no text form for plain data of type {type(value).__name__}: {value!r}"
             )
+    return out
 
 
 def _quote(text: str) -> str:
@@ -399,24 +421,25 @@ def _expr(e: Node, level: int) -> str:
 def _leveled(e: Node) -> tuple[str, int]:
     match e:
         case Const():
-            return _const(e)
+            out = _const(e)
         case Var() | Buffer():
-            return e.name, ATOM
+            out = e.name, ATOM
         case Binary():
-            return _binary(e)
+            out = _binary(e)
         case Unary():
-            return _unary(e)
+            out = _unary(e)
         case Load():
-            return e.buffer.name + _indices(e.indices), ATOM
+            out = e.buffer.name + _indices(e.indices), ATOM
         case Region():
-            return _region(e), ATOM
+            out = _region(e), ATOM
         case Select():
             name = LAZY_SELECT if e.lazy else SELECT
-            return f"{name}({_expr(e.cond, OR)}, {_expr(e.t, OR)}, {_expr(e.f, OR)})", ATOM
+            out = f"{name}({_expr(e.cond, OR)}, {_expr(e.t, OR)}, {_expr(e.f, OR)})", ATOM
         case Call():
-            return _call(e), ATOM
+            out = _call(e), ATOM
         case _:
-            return _op(e), ATOM
+            out = _op(e), ATOM
+    return out
 
 
 def _binary(e: Binary) -> tuple[str, int]:
@@ -456,7 +479,7 @@ def float_text(value: float, dtype: DType) -> str:
         return exact
     for digits in range(1, 17):
         short = repr(float(f"{value:.{digits}g}"))
-        if number(float(short), dtype) == value:
+        if const_value(float(short), dtype) == value:
             return short
     return exact
 
