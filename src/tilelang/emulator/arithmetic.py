@@ -1,0 +1,223 @@
+"""The text of operators, and the ranges of their integer results.
+
+What enters: an operator and its operands as `Val`s. What leaves: the text of the result. Integers of the block are
+Python ints, wrapped where their range does not exclude an overflow; everything else is a NumPy value that wraps or
+rounds by itself, except in types narrower than NumPy computes in, which go through a wider one and back.
+"""
+
+from __future__ import annotations
+
+from tilelang.dtypes import DType
+from tilelang.dtypes.convert import converter
+from tilelang.emulator.unit import Unit
+from tilelang.emulator.values import Val, full_range, value
+from tilelang.ir.expr import BOOL, BinaryOp, UnaryOp
+
+_SYMBOLS = {
+    BinaryOp.ADD: "+",
+    BinaryOp.SUB: "-",
+    BinaryOp.MUL: "*",
+    BinaryOp.DIV: "/",
+    BinaryOp.BITAND: "&",
+    BinaryOp.BITOR: "|",
+    BinaryOp.BITXOR: "^",
+}
+# Of floats and of arrays of integers; the names are defined in `numerics`.
+_FLOAT_CALLS = {
+    BinaryOp.FLOORDIV: "floor_divide",
+    BinaryOp.FLOORMOD: "remainder",
+    BinaryOp.TRUNCDIV: "float_truncdiv",
+    BinaryOp.TRUNCMOD: "fmod",
+    BinaryOp.MIN: "fmin",
+    BinaryOp.MAX: "fmax",
+}
+_ARRAY_CALLS = {
+    BinaryOp.TRUNCDIV: "truncdiv",
+    BinaryOp.TRUNCMOD: "truncmod",
+    BinaryOp.DIV: "truncdiv",
+    BinaryOp.MIN: "minimum",
+    BinaryOp.MAX: "maximum",
+}
+_INT_CALLS = {
+    BinaryOp.FLOORDIV: "int_floordiv",
+    BinaryOp.FLOORMOD: "int_floormod",
+    BinaryOp.TRUNCDIV: "int_truncdiv",
+    BinaryOp.TRUNCMOD: "int_truncmod",
+    BinaryOp.DIV: "int_truncdiv",
+    BinaryOp.MIN: "min",
+    BinaryOp.MAX: "max",
+}
+_BOOL_SYMBOLS = {
+    BinaryOp.AND: "&",
+    BinaryOp.OR: "|",
+    BinaryOp.MIN: "&",
+    BinaryOp.MAX: "|",
+    BinaryOp.BITAND: "&",
+    BinaryOp.BITOR: "|",
+    BinaryOp.BITXOR: "^",
+}
+
+
+def is_narrow(dtype: DType) -> bool:
+    """Whether NumPy cannot compute in the type itself."""
+    return dtype.is_subbyte or dtype.is_narrow_float or dtype.name == "tfloat32"
+
+
+def computing_type(dtype: DType) -> DType:
+    """The type that arithmetic on a narrow type is done in."""
+    return DType("float32") if dtype.is_float else DType("int32")
+
+
+def wrapped(code: str, dtype: DType) -> str:
+    """The text of a Python int reduced to the range of an integer type."""
+    mask = (1 << dtype.bits) - 1
+    if dtype.is_uint:
+        return f"({code}) & {mask:#x}"
+    half = 1 << (dtype.bits - 1)
+    return f"(({code}) + {half:#x} & {mask:#x}) - {half:#x}"
+
+
+def ranged(code: str, dtype: DType, low: int, high: int, like: Val) -> Val:
+    """An integer whose exact value lies in [low, high]: wrapped, if that may be outside of its type."""
+    least, most = full_range(dtype)
+    if least <= low and high <= most:
+        return Val(code, dtype, like.axes, low, high)
+    return Val(wrapped(code, dtype) if like.uniform else code, dtype, like.axes, least, most)
+
+
+def binary(u: Unit, op: BinaryOp, a: Val, b: Val) -> Val:
+    """`a op b`."""
+    axes = a.axes | b.axes
+    if op.is_compare:
+        left, right = (_widened(u, v) if is_narrow(v.dtype) else v for v in (a, b))
+        return Val(f"{left.text} {op.value} {right.text}", BOOL, axes)
+    if a.dtype.is_bool:
+        return Val(f"{a.text} {_BOOL_SYMBOLS[op]} {b.text}", BOOL, axes)
+    if a.dtype.is_float:
+        return _float(u, op, a, b)
+    if a.uniform and b.uniform:
+        return _integer(op, a, b)
+    if is_narrow(a.dtype):
+        wide = _array(op, _widened(u, a), _widened(u, b))
+        return _narrowed(u, wide, a.dtype)
+    return _array(op, a, b)
+
+
+def _widened(u: Unit, v: Val) -> Val:
+    """The same value in the type that NumPy computes in."""
+    wide = computing_type(v.dtype)
+    if v.uniform and v.dtype.is_integer:
+        return Val(v.code, wide, v.axes, v.low, v.high, atom=v.atom)
+    name = u.constant("cast", converter(v.dtype, wide), (v.dtype, wide, "", True))
+    code = f"{name}({v.code})"
+    return Val(code, wide, v.axes, v.low, v.high, atom=True)
+
+
+def _narrowed(u: Unit, v: Val, dtype: DType) -> Val:
+    name = u.constant("cast", converter(v.dtype, dtype), (v.dtype, dtype, "", True))
+    out = value(f"{name}({v.code})" + ("[()]" if v.uniform else ""), dtype, v.axes, atom=True)
+    return out
+
+
+def _float(u: Unit, op: BinaryOp, a: Val, b: Val) -> Val:
+    if is_narrow(a.dtype):
+        return _narrowed(u, _float(u, op, _widened(u, a), _widened(u, b)), a.dtype)
+    axes = a.axes | b.axes
+    if op in _FLOAT_CALLS:
+        return Val(f"{_FLOAT_CALLS[op]}({a.code}, {b.code})", a.dtype, axes, atom=True)
+    return Val(f"{a.text} {_SYMBOLS[op]} {b.text}", a.dtype, axes)
+
+
+def _array(op: BinaryOp, a: Val, b: Val) -> Val:
+    """Integers of which at least one differs between lanes."""
+    axes = a.axes | b.axes
+    low, high = interval(op, a, b)
+    least, most = full_range(a.dtype)
+    if low < least or high > most:
+        low, high = least, most
+    if op in _ARRAY_CALLS:
+        return Val(f"{_ARRAY_CALLS[op]}({a.code}, {b.code})", a.dtype, axes, low, high, atom=True)
+    return Val(f"{a.text} {op.value} {b.text}", a.dtype, axes, low, high)
+
+
+def _integer(op: BinaryOp, a: Val, b: Val) -> Val:
+    """Python ints."""
+    dtype = a.dtype
+    if a.constant == 0 and op in (BinaryOp.ADD,):
+        return b
+    if b.constant == 0 and op in (BinaryOp.ADD, BinaryOp.SUB):
+        return a
+    low, high = interval(op, a, b)
+    if low == high and a.constant is not None and b.constant is not None:
+        return ranged(str(low), dtype, low, high, a)
+    divides = op in (BinaryOp.FLOORDIV, BinaryOp.FLOORMOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD, BinaryOp.DIV)
+    if divides and b.low > 0 and (a.low >= 0 or op in (BinaryOp.FLOORDIV, BinaryOp.FLOORMOD)):
+        symbol = "%" if op in (BinaryOp.FLOORMOD, BinaryOp.TRUNCMOD) else "//"
+        return ranged(f"{a.text} {symbol} {b.text}", dtype, low, high, a)
+    if op in _INT_CALLS:
+        return ranged(f"{_INT_CALLS[op]}({a.code}, {b.code})", dtype, low, high, a)
+    if op in (BinaryOp.SHL, BinaryOp.SHR):
+        if 0 <= b.low and b.high < dtype.bits:
+            return ranged(f"{a.text} {op.value} {b.text}", dtype, low, high, a)
+        name = "int_shl" if op is BinaryOp.SHL else "int_shr"
+        return ranged(f"{name}({a.code}, {b.code}, {dtype.bits})", dtype, low, high, a)
+    return ranged(f"{a.text} {op.value} {b.text}", dtype, low, high, a)
+
+
+def interval(op: BinaryOp, a: Val, b: Val) -> tuple[int, int]:
+    """Bounds of the exact result of an operation on integers, before it wraps."""
+    full = full_range(a.dtype)
+    match op:
+        case BinaryOp.ADD:
+            return a.low + b.low, a.high + b.high
+        case BinaryOp.SUB:
+            return a.low - b.high, a.high - b.low
+        case BinaryOp.MUL:
+            ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+            return min(ends), max(ends)
+        case BinaryOp.MIN:
+            return min(a.low, b.low), min(a.high, b.high)
+        case BinaryOp.MAX:
+            return max(a.low, b.low), max(a.high, b.high)
+        case BinaryOp.FLOORMOD if b.low > 0:
+            return 0, min(b.high - 1, a.high) if a.low >= 0 else b.high - 1
+        case BinaryOp.TRUNCMOD if b.low > 0 and a.low >= 0:
+            return 0, min(b.high - 1, a.high)
+        case BinaryOp.FLOORDIV | BinaryOp.TRUNCDIV | BinaryOp.DIV:
+            return _quotient(op, a, b)
+        case BinaryOp.BITAND if a.low >= 0 or b.low >= 0:
+            return 0, min(v.high for v in (a, b) if v.low >= 0)
+        case BinaryOp.SHL if 0 <= b.low and b.high < a.dtype.bits:
+            ends = [x << y for x in (a.low, a.high) for y in (b.low, b.high)]
+            return min(ends), max(ends)
+        case BinaryOp.SHL:
+            return full[0] << a.dtype.bits, full[1] << a.dtype.bits
+        case BinaryOp.SHR if 0 <= b.low and b.high < a.dtype.bits:
+            ends = [x >> y for x in (a.low, a.high) for y in (b.low, b.high)]
+            return min(ends), max(ends)
+        case _:
+            return full
+
+
+def _quotient(op: BinaryOp, a: Val, b: Val) -> tuple[int, int]:
+    full = full_range(a.dtype)
+    if b.low > 0 and (a.low >= 0 or op is BinaryOp.FLOORDIV):
+        ends = [x // y for x in (a.low, a.high) for y in (b.low, b.high)]
+        return min(ends), max(ends)
+    return full[0], full[1] + (1 if a.dtype.is_int else 0)  # the lowest value divided by -1
+
+
+def unary(u: Unit, op: UnaryOp, a: Val) -> Val:
+    """`op a`."""
+    if op is UnaryOp.NOT:
+        return Val(f"not {a.text}" if a.uniform else f"~{a.text}", BOOL, a.axes)
+    if a.dtype.is_bool:
+        return Val(f"not {a.text}" if a.uniform else f"~{a.text}", BOOL, a.axes)
+    symbol = "-" if op is UnaryOp.NEG else "~"
+    if a.uniform and a.dtype.is_integer:
+        low, high = (-a.high, -a.low) if op is UnaryOp.NEG else (~a.high, ~a.low)
+        return ranged(f"{symbol}{a.text}", a.dtype, low, high, a)
+    if is_narrow(a.dtype):
+        wide = _widened(u, a)
+        return _narrowed(u, Val(f"{symbol}{wide.text}", wide.dtype, a.axes), a.dtype)
+    return value(f"{symbol}{a.text}", a.dtype, a.axes)

@@ -1,0 +1,137 @@
+"""Running translated programs: blocks of a launch, faults, prints, device assertions.
+
+What enters: the functions that a translation defined, and the grid. What leaves: changed arrays, what the program
+printed, and errors that name the block and the lane. Blocks of a program without waits run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilelang.emulator.storage import Array, Fault, Mask
+from tilelang.errors import Diagnostic, Loc, TileError, TileIndexError, TileRuntimeError, error
+from tilelang.ir.expr import Buffer
+
+Block = tuple[int, ...]
+
+
+def rounds(start: Any, stop: Any, step: int) -> Array:
+    """How many rounds of `range(start, stop, step)` each lane makes."""
+    distance = np.asarray(stop, np.int64) - np.asarray(start, np.int64)
+    return np.maximum(-(-distance // step), 0)
+
+
+def most(trips: Array, mask: Mask | None) -> int:
+    """The most rounds that any active lane makes."""
+    active = trips if mask is None else np.where(mask, trips, 0)
+    return int(active.max())
+
+
+def everyone(shape: tuple[int, ...], mask: Mask | None) -> Mask:
+    """The active lanes as an array of the full shape."""
+    return np.ones(shape, np.bool_) if mask is None else np.broadcast_to(mask, shape).copy()
+
+
+@dataclass
+class Machine:
+    """The state of one run. `block` is the block that is running, x first."""
+
+    block: Block = ()
+    findings: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    show: Callable[[str], None] = print
+
+    def launch(self, kernel: Callable[..., None], grid: tuple[int, ...]) -> None:
+        """Run every block of a grid, x fastest. A grid with an axis of length 0 runs none."""
+        sizes = (*grid, 1, 1)[:3]
+        rank = len(grid)
+        for z in range(sizes[2]):
+            for y in range(sizes[1]):
+                for x in range(sizes[0]):
+                    self.block = (x, y, z)[:rank]
+                    try:
+                        kernel(*self.block)
+                    except Fault as fault:
+                        raise self.placed(fault) from None
+        self.block = ()
+
+    def placed(self, fault: Fault) -> TileError:
+        """A fault as an error for the author."""
+        a = fault.access
+        name = a.buffer.name
+        where = self.where(fault.lane, a.axes)
+        return error(
+            "bounds",
+            f"index {fault.index} of axis {fault.axis} is outside of {name}",
+            a.loc,
+            cls=TileIndexError,
+            label=f"{name} has scope {a.buffer.scope}",
+            expected=f"0 <= index < {fault.size}",
+            got=f"{fault.index}" + (f" in {where}" if where else ""),
+            help=f"guard the access, or make {name} larger",
+        )
+
+    def where(self, lane: tuple[int, ...] = (), axes: tuple[str, ...] = ()) -> str:
+        """The running block, and the lane, in words."""
+        parts = [f"block ({', '.join(map(str, self.block))})"] if self.block else []
+        parts += [f"{a} = {k}" for a, k in zip(axes, lane, strict=False)]
+        return ", ".join(parts)
+
+    # -- statements that talk to the outside -----------------------------------------------------------------------
+
+    def require(self, holds: Any, mask: Mask | None, message: str, loc: Loc | None, axes: tuple[str, ...]) -> None:
+        """A device assertion, for the active lanes."""
+        wrong = ~np.asarray(holds, np.bool_) if mask is None else mask & ~np.asarray(holds, np.bool_)
+        if not wrong.any():
+            return
+        lane = tuple(int(k) for k in np.argwhere(wrong)[0])
+        raise error(
+            "value",
+            f"device assertion failed{': ' if message else ''}{message}",
+            loc,
+            cls=TileRuntimeError,
+            got=self.where(lane, axes),
+        )
+
+    def print_value(self, value: Any, mask: Mask | None, message: str, shape: tuple[int, ...], dtype: str) -> None:
+        """Print a scalar once for each active lane."""
+        values = np.broadcast_to(value, shape) if shape else np.asarray(value)
+        active = np.ones(values.shape, np.bool_) if mask is None else np.broadcast_to(mask, values.shape)
+        for lane in np.argwhere(active):
+            place = tuple(int(k) for k in lane)
+            self.show(f"{self._head(message, place)}: dtype={dtype} value={values[place]}")
+
+    def print_buffer(self, array: Array, buffer: Buffer, message: str) -> None:
+        """Print every element of a buffer."""
+        for flat, place in enumerate(np.ndindex(array.shape)):
+            head = self._head(message, ())
+            self.show(f"{head}: buffer={buffer.name}, index={flat}, dtype={buffer.dtype} value={array[place]}")
+
+    def print_message(self, message: str) -> None:
+        """Print a message alone."""
+        self.show(self._head(message, ()))
+
+    def _head(self, message: str, lane: tuple[int, ...]) -> str:
+        block = (*self.block, 0, 0, 0)[:3]
+        thread = (*lane[::-1], 0, 0, 0)[:3]
+        return f"msg='{message}' BlockIdx={block}, ThreadIdx={thread}"
+
+    def sync(self, mask: Mask, shape: tuple[int, ...], loc: Loc | None, count: int | None) -> None:
+        """A barrier where not all threads may have arrived."""
+        here = int(np.broadcast_to(mask, shape).sum())
+        total = int(np.prod(shape)) if count is None else count
+        if here == total:
+            return
+        raise error(
+            "divergence",
+            "a barrier that only some threads of the block reach",
+            loc,
+            expected=f"{total} threads",
+            got=f"{here} threads in {self.where()}",
+            help="move the barrier out of the condition",
+        )
+
+
