@@ -5,14 +5,14 @@ from __future__ import annotations
 from tilelang import language
 from tilelang._version import __version__
 from tilelang.dtypes import DType as DataType
-from tilelang.frontend import macro, prim_func
+from tilelang.frontend import LANGUAGE_NAMES
 from tilelang.language.maths import cdiv
 from tilelang.options import PassConfigKey
 from tilelang.runtime import JITKernel, check, compile, jit
 
-# `T.prim_func` and `T.macro` are made by the frontend, which is built on the language.
-language.prim_func = prim_func  # pyright: ignore[reportAttributeAccessIssue]
-language.macro = macro  # pyright: ignore[reportAttributeAccessIssue]
+# The frontend is built on the language, so what it adds to `T` is put there.
+for _name, _value in LANGUAGE_NAMES.items():
+    setattr(language, _name, _value)
 
 __all__ = [
     "DataType",

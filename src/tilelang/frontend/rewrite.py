@@ -55,6 +55,7 @@ class Rewriter(ast.NodeTransformer):
     file: str
     function: str
     column: int
+    attributes: bool = False
     locs: list[Loc] = field(default_factory=list[Loc])
     _temps: int = 0
 
@@ -187,6 +188,9 @@ class Rewriter(ast.NodeTransformer):
                     part = ast.Subscript(_get(temp), ast.Constant(n), ast.Load())
                     out += self._assign(element, part, node, snapshot=True)
                 return out
+            case ast.Attribute() if self.attributes:
+                obj, name = self.visit(target.value), ast.Constant(target.attr)
+                return [ast.Expr(self._tracer("set_attribute", target, obj, name, value))]
             case _:
                 self.refuse(
                     target,
@@ -208,12 +212,9 @@ class Rewriter(ast.NodeTransformer):
         return [_set(name, call)]
 
     def _stmt_augassign(self, node: ast.AugAssign) -> list[ast.stmt]:
-        op, value = (
-            ast.Constant(_OPERATORS[type(node.op)]) if type(node.op) in _OPERATORS else None,
-            self.visit(node.value),
-        )
-        if op is None:
+        if type(node.op) not in _OPERATORS:
             self.refuse(node, "this operator", "write it as a call")
+        op, value = ast.Constant(_OPERATORS[type(node.op)]), self.visit(node.value)
         match node.target:
             case ast.Name(id=name):
                 return [
@@ -225,6 +226,10 @@ class Rewriter(ast.NodeTransformer):
             case ast.Subscript():
                 base, index = self.visit(node.target.value), self._index(node.target.slice)
                 return [ast.Expr(self._tracer("augment_item", node, base, index, op, value))]
+            case ast.Attribute() if self.attributes:
+                obj, name = self.visit(node.target.value), ast.Constant(node.target.attr)
+                call = self._tracer("augment_attribute", node, obj, name, op, value)
+                return [ast.Expr(call)]
             case _:
                 self.refuse(
                     node.target,

@@ -26,9 +26,10 @@ class Rewritten:
     locs: tuple[Loc, ...]
     loc: Loc
     attributes: frozenset[str]
+    declared: frozenset[str]
 
 
-def rewrite(fn: Callable[..., Any]) -> Rewritten:
+def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
     """Read the source of `fn` and rewrite it; an error where Python cannot give its source."""
     name = getattr(fn, "__name__", "kernel")
     try:
@@ -52,9 +53,14 @@ def rewrite(fn: Callable[..., Any]) -> Rewritten:
             Loc(file, first),
             help="use a `def` statement",
         )
-    rewriter = Rewriter(file, name, indent)
+    rewriter = Rewriter(file, name, indent, attributes)
     loc = rewriter.loc(node)
-    attributes = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
+    used = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
+    declared = frozenset(
+        n.target.id
+        for n in ast.walk(node)
+        if isinstance(n, ast.AnnAssign) and n.value is None and isinstance(n.target, ast.Name)
+    )
     node.decorator_list = []
     node.returns = None
     for argument in ast.walk(node.args):
@@ -67,7 +73,7 @@ def rewrite(fn: Callable[..., Any]) -> Rewritten:
     node.body = rewriter.block(node.body)
     captured = tuple(c for c in getattr(fn, "__code__", compile("", "", "exec")).co_freevars)
     code = compile(_factory(node, captured), file, "exec")
-    return Rewritten(name, code, captured, tuple(rewriter.locs), loc, attributes)
+    return Rewritten(name, code, captured, tuple(rewriter.locs), loc, used, declared)
 
 
 def _factory(node: ast.FunctionDef, captured: tuple[str, ...]) -> ast.Module:

@@ -27,6 +27,7 @@ from tilelang.ir.expr import BinaryOp, Const, Expr, Load
 from tilelang.ir.tile import Alloc, Assert, Break, Continue, If, Stmt, While
 from tilelang.language.buffers import BufferRef, RegionRef, VarRef
 from tilelang.language.loops import LoopFrame, serial
+from tilelang.language.pointers import make_tensor
 from tilelang.language.values import (
     Value,
     binary,
@@ -52,8 +53,12 @@ _COMPARES = {op.value for op in BinaryOp if op.is_compare}
 class Unusable:
     """Stands for a name that has no value here; every use of it is an error that says why."""
 
-    def __init__(self, name: str, why: str, loc: Loc | None, builder: Builder) -> None:
-        self.__dict__.update(_name=name, _why=why, _loc=loc, _builder=builder)
+    def __init__(
+        self, name: str, why: str, loc: Loc | None, builder: Builder, *, parameter: bool = False
+    ) -> None:
+        self.__dict__.update(
+            _name=name, _why=why, _loc=loc, _builder=builder, is_parameter=parameter
+        )
 
     def refuse(self, *_: Any, **__: Any) -> Any:
         """Raise the error."""
@@ -62,8 +67,16 @@ class Unusable:
             f"{self._name} {self._why}",
             self._builder.loc,
             cls=TileRuntimeError,
-            help=f"keep it in a variable: `{self._name} = T.alloc_var(dtype, init=...)` before, then assign to it",
+            help=self._help(),
             related=((self._loc, "here"),) if self._loc is not None else (),
+        )
+
+    def _help(self) -> str:
+        if self.is_parameter:
+            return f"declare it before the launch: `{self._name}: T.Tensor[[M, N], T.float16]`"
+        return (
+            f"keep it in a variable: `{self._name} = T.alloc_var(dtype, init=...)` before, "
+            "then assign to it"
         )
 
     def __getattr__(self, attribute: str) -> Any:
@@ -94,8 +107,7 @@ class Tracer:
     locs: Sequence[Loc]
     is_macro: bool = False
     caller: Loc | None = None
-    loops: list[str] = field(default_factory=list[str])
-    result: Any = None
+    declare_parameter: Callable[[Builder, str, Any, Loc], Any] | None = None
 
     # -- places ---------------------------------------------------------------------------------------------------
 
@@ -329,8 +341,13 @@ class Tracer:
         return items
 
     def declare(self, k: int, name: str, annotation: Any, names: Mapping[str, Any]) -> Any:
-        """`name: annotation` without a value."""
+        """`name: annotation` without a value: a parameter of an eager kernel, or a pointer's tensor."""
         loc = self._go(k)
+        current = names.get(name)
+        if isinstance(current, Unusable) and current.is_parameter and self.declare_parameter:
+            return self.declare_parameter(self.builder, name, annotation, loc)
+        if isinstance(current, Value) and current.expr.dtype.is_handle:
+            return make_tensor(current, annotation.shape, annotation.dtype, annotation.strides)
         raise error(
             "syntax",
             f"a declaration of {name} without a value",
@@ -356,9 +373,9 @@ class Tracer:
             raise AssertionError(message)
 
     def returned(self, k: int, value: Any) -> Any:
-        """`return value`."""
+        """`return value`: anything from a macro, the outputs of T.empty from a kernel function."""
         loc = self._go(k)
-        if self.loops or any(kind == "if" for kind in self.builder.loops):
+        if any(kind != "python" for kind in self.builder.loops):
             raise error(
                 "syntax",
                 "`return` inside code of the kernel",
@@ -366,16 +383,39 @@ class Tracer:
                 help="use T.thread_return() to end a thread, or set a T.alloc_var",
             )
         if not self.is_macro and value is not None:
-            raise error(
-                "syntax",
-                "a kernel function returns a value",
-                loc,
-                cls=TileRuntimeError,
-                expected="results written to tensor parameters",
-                help="add the result as a parameter and pass its position in `out_idx=`",
-            )
-        self.result = value
+            items = list(value) if isinstance(value, (tuple, list)) else [value]
+            self.builder.eager.returned = [self._output(x, loc) for x in items]
         return value
+
+    def _output(self, x: Any, loc: Loc) -> str:
+        if isinstance(x, BufferRef) and x.name in self.builder.eager.empties:
+            return x.name
+        raise error(
+            "syntax",
+            f"a kernel function returns {describe(x)}",
+            loc,
+            cls=TileRuntimeError,
+            expected="outputs made by T.empty",
+            got=describe(x),
+            help="make it with T.empty, or add it as a parameter and name its position in `out_idx=`",
+        )
+
+    def set_attribute(self, k: int, obj: Any, name: str, value: Any) -> None:
+        """`obj.name = value` in a method of a `T.meta_class`: a store where the attribute is a variable."""
+        self._go(k)
+        current = getattr(obj, "__dict__", {}).get(name)
+        if isinstance(current, VarRef) and is_scalar(value) and not isinstance(value, VarRef):
+            current.set(value)
+        else:
+            setattr(obj, name, self._bind(name, value, snapshot=False))
+
+    def augment_attribute(self, k: int, obj: Any, name: str, op: str, value: Any) -> None:
+        """`obj.name op= value` in a method of a `T.meta_class`."""
+        self._go(k)
+        current = getattr(obj, name)
+        if isinstance(current, VarRef):
+            current = Value(current.expr)
+        self.set_attribute(k, obj, name, self._operate(op, current, value))
 
     def break_(self, k: int) -> bool:
         """`break`: True where the loop is Python's."""

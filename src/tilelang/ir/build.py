@@ -14,7 +14,7 @@ from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.errors import Diagnostic, JITNoBuilderError, Loc, TileRuntimeError, error
-from tilelang.ir.expr import INT32, Buffer, Expr, Var
+from tilelang.ir.expr import INT32, Buffer, Const, Expr, Var
 from tilelang.ir.node import Kind, Node
 from tilelang.ir.tile import Annotate, Let, Param, Stmt
 
@@ -123,6 +123,12 @@ class Builder:
         self.emit(Let(var, value, loc=self.loc))
         self.define(var)
         return var
+
+    def stable(self, value: Expr, hint: str = "t") -> Expr:
+        """`value` as something that later stores cannot change: itself, or a name bound to it here."""
+        if isinstance(value, (Var, Const)) or self.launch is None:
+            return value
+        return self.let(value, hint)
 
     def annotate(self, kind: str, **fields: tuple[object, ...]) -> None:
         """Emit an `Annotate` statement."""
