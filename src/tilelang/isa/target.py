@@ -133,7 +133,8 @@ class Chip:
     `memories` says that the memory exists, an empty tuple that it has no published limit.
     `cores` is the number of SMs of the product that `cores.source` names, where there is one.
     `fp32_gemm` is the precision in which products of fp32 tiles are computed.
-    `default` marks the chip that its backend's bare name means.
+    `copies` are the pairs (source, destination) of memories between which a program may copy, None
+    where it may between any two. `default` marks the chip that its backend's bare name means.
     """
 
     name: str
@@ -150,6 +151,7 @@ class Chip:
         compare=False, default_factory=dict[Memory, Fact], repr=False
     )
     fp32_gemm: Literal["fp32", "tf32"] = field(compare=False, default="fp32")
+    copies: frozenset[tuple[Memory, Memory]] | None = field(compare=False, default=None, repr=False)
     default: bool = field(compare=False, default=False)
 
     def __post_init__(self) -> None:
@@ -233,6 +235,13 @@ class Target:
         """Whether buffers can be placed in `memory` here."""
         self._check_resolved()
         return self.chip is None or self.chip.has_memory(memory)
+
+    def copies(self, src: Memory, dst: Memory) -> bool:
+        """Whether a program may copy from `src` to `dst` here, by one instruction or several."""
+        self._check_resolved()
+        if self.chip is None or self.chip.copies is None:
+            return True
+        return (src, dst) in self.chip.copies
 
     def capacity(
         self, memory: Memory, per: Per = Per.BLOCK, when: When = When.ALWAYS

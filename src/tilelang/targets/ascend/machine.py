@@ -117,6 +117,33 @@ def _per_block(amount: int, source: str, when: When = When.ALWAYS) -> Capacity:
     return Capacity(amount, Unit.BYTES, Per.BLOCK, source, when)
 
 
+_PATHS_OF_BOTH = frozenset(
+    {
+        Path(Memory.GLOBAL, Memory.UB),
+        Path(Memory.UB, Memory.GLOBAL),
+        Path(Memory.GLOBAL, Memory.L1),
+        Path(Memory.L1, Memory.L0A),
+        Path(Memory.L1, Memory.L0B),
+        Path(Memory.L0C, Memory.GLOBAL),
+        Path(Memory.L0C, Memory.L1),
+    }
+)
+_PATHS_910B = _PATHS_OF_BOTH | {Path(Memory.L1, Memory.GLOBAL)}
+_VIRTUAL_910B = frozenset({Path(Memory.UB, Memory.L1), Path(Memory.L0C, Memory.UB)})
+_PATHS_950 = _PATHS_OF_BOTH | {
+    Path(Memory.L0C, Memory.UB),
+    Path(Memory.UB, Memory.L1),
+    Path(Memory.L1, Memory.UB),
+    Path(Memory.L1, Memory.L0A_SCALE),
+    Path(Memory.L1, Memory.L0B_SCALE),
+}
+
+
+def _copies(paths: frozenset[Path]) -> frozenset[tuple[Memory, Memory]]:
+    """What a program may copy: along a path, or within the UB, by the vector units."""
+    return frozenset((path.src, path.dst) for path in paths) | {(Memory.UB, Memory.UB)}
+
+
 ASCEND910B = Chip(
     name="ascend910b",
     backend="ascend",
@@ -135,6 +162,7 @@ ASCEND910B = Chip(
     },
     aliases=("910b", "a2", "a3"),
     alignments=_ALIGNMENTS,
+    copies=_copies(_PATHS_910B | _VIRTUAL_910B),
 )
 
 ASCEND950 = Chip(
@@ -169,19 +197,8 @@ ASCEND950 = Chip(
     },
     aliases=("950", "a5"),
     alignments=_ALIGNMENTS,
+    copies=_copies(_PATHS_950),
     default=True,
-)
-
-_PATHS_OF_BOTH = frozenset(
-    {
-        Path(Memory.GLOBAL, Memory.UB),
-        Path(Memory.UB, Memory.GLOBAL),
-        Path(Memory.GLOBAL, Memory.L1),
-        Path(Memory.L1, Memory.L0A),
-        Path(Memory.L1, Memory.L0B),
-        Path(Memory.L0C, Memory.GLOBAL),
-        Path(Memory.L0C, Memory.L1),
-    }
 )
 
 _MACHINE_910B = Machine(
@@ -201,9 +218,9 @@ _MACHINE_910B = Machine(
         Part("910B1, 910B2, 9381, 9382, 9391, 9392", 24, 48, _SPEC),
         Part("910B3, 910B4, 9362, 9372", 20, 40, _SPEC),
     ),
-    paths=_PATHS_OF_BOTH | {Path(Memory.L1, Memory.GLOBAL)},
+    paths=_PATHS_910B,
     paths_source=_PATHS,
-    virtual_paths=frozenset({Path(Memory.UB, Memory.L1), Path(Memory.L0C, Memory.UB)}),
+    virtual_paths=_VIRTUAL_910B,
     formats={
         Memory.UB: (Format.ND,),
         Memory.L1: (Format.ZN, Format.NZ),
@@ -232,14 +249,7 @@ _MACHINE_950 = Machine(
         Part("957x", 28, 56, _SPEC_950),
         Part("9599, 959a", 36, 72, _SPEC_950),
     ),
-    paths=_PATHS_OF_BOTH
-    | {
-        Path(Memory.L0C, Memory.UB),
-        Path(Memory.UB, Memory.L1),
-        Path(Memory.L1, Memory.UB),
-        Path(Memory.L1, Memory.L0A_SCALE),
-        Path(Memory.L1, Memory.L0B_SCALE),
-    },
+    paths=_PATHS_950,
     paths_source=f"{_PATHS}; {_SCALE_PATHS}",
     virtual_paths=frozenset[Path](),
     formats={

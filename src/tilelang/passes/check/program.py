@@ -1,0 +1,195 @@
+"""What the rules ask about: a function, its target, and what every rule would work out again.
+
+What enters: a `Function` and a `Target`. What leaves: a `Program` with the statements and accesses
+of the function, the canonical memory of each buffer, where it was allocated and by which function
+of the dialect; and the words that several messages share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilelang.errors import Diagnostic, Loc, TileError
+from tilelang.ir.expr import Buffer, int_value
+from tilelang.ir.special import GemmBlockScaled, GemmSparse
+from tilelang.ir.sync import AsyncGemm
+from tilelang.ir.text import print_expr
+from tilelang.ir.tile import Alloc, Function, Gemm, Launch, View
+from tilelang.isa.target import Chip, Target
+from tilelang.passes.check.walk import Place, Site, Touch, sites, touches
+from tilelang.scopes import Dialect, Memory, ScopeRow, facts, memory_of, rows
+
+PRODUCTS = (Gemm, AsyncGemm, GemmSparse, GemmBlockScaled)
+"""The statements that multiply regions `a` and `b` into `c`."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function under check. `chips` are those that messages may name as alternatives."""
+
+    fn: Function
+    target: Target
+    chips: tuple[Chip, ...] = ()
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect that the function's names belong to."""
+        return Dialect(self.fn.dialect)
+
+    @cached_property
+    def sites(self) -> list[Site]:
+        """Every statement, in the order in which they are written."""
+        return sites(self.fn)
+
+    @cached_property
+    def touches(self) -> list[Touch]:
+        """Every access, in the order of the statements."""
+        return [touch for site in self.sites for touch in touches(site)]
+
+    @cached_property
+    def launches(self) -> list[Launch]:
+        """The launches of the function."""
+        return [s.stmt for s in self.sites if isinstance(s.stmt, Launch)]
+
+    @cached_property
+    def allocs(self) -> dict[str, Alloc]:
+        """The allocation of each buffer that is not a parameter, by name."""
+        return {s.stmt.buffer.name: s.stmt for s in self.sites if isinstance(s.stmt, Alloc)}
+
+    @cached_property
+    def sources(self) -> dict[str, Buffer]:
+        """What each view is a view of, by the name of the view."""
+        found = [s.stmt for s in self.sites if isinstance(s.stmt, View)]
+        return {view.buffer.name: view.source for view in found}
+
+    def root(self, buffer: Buffer) -> Buffer:
+        """The buffer whose storage `buffer` names."""
+        while buffer.name in self.sources:
+            buffer = self.sources[buffer.name]
+        return buffer
+
+    @cached_property
+    def _defined(self) -> dict[str, Loc | None]:
+        params = {p.buffer.name: p.loc for p in self.fn.params if p.buffer is not None}
+        allocs = {name: alloc.loc for name, alloc in self.allocs.items()}
+        views = {s.stmt.buffer.name: s.stmt.loc for s in self.sites if isinstance(s.stmt, View)}
+        return {**params, **allocs, **views}
+
+    def defined_at(self, buffer: Buffer) -> Loc | None:
+        """Where the buffer was allocated or declared."""
+        return self._defined.get(buffer.name)
+
+    # -- memories ----------------------------------------------------------------------------------
+
+    def memory(self, buffer: Buffer) -> Memory:
+        """The canonical memory; where the uses of the buffer decide, what they decide."""
+        declared = self.declared(buffer)
+        if not facts(declared).resolves_to:
+            return declared
+        return self._by_use(self.root(buffer), declared)
+
+    def declared(self, buffer: Buffer) -> Memory:
+        """The memory that the declared scope means in this dialect."""
+        if buffer.scope == "global":  # a parameter, whatever the dialect
+            return Memory.GLOBAL
+        for dialect in (self.dialect, Dialect.COMMON):
+            try:
+                return memory_of(dialect, buffer.scope)
+            except TileError:
+                continue
+        return memory_of(self.dialect, buffer.scope)
+
+    def _by_use(self, buffer: Buffer, declared: Memory) -> Memory:
+        roles = self._gemm_roles.get(buffer.name, "")
+        if declared is Memory.UB_OR_L1:
+            return Memory.L1 if roles.strip("c") else Memory.UB
+        return Memory.L0A if "a" in roles else Memory.L0B if "b" in roles else Memory.L0C
+
+    @cached_property
+    def _gemm_roles(self) -> dict[str, str]:
+        """The operands of products that each buffer is, as letters of a, b and c."""
+        found: dict[str, str] = {}
+        for site in self.sites:
+            if isinstance(site.stmt, PRODUCTS):
+                for role in "abc":
+                    name = self.root(getattr(site.stmt, role).buffer).name
+                    found[name] = found.get(name, "") + role
+        return found
+
+    def gemm_roles(self, buffer: Buffer) -> str:
+        """The operands of products that `buffer` is: letters of a, b and c, with repeats."""
+        return self._gemm_roles.get(self.root(buffer).name, "")
+
+    # -- words -------------------------------------------------------------------------------------
+
+    def row(self, buffer: Buffer) -> ScopeRow | None:
+        """The allocation function that declares the buffer's scope."""
+        found = rows(self.dialect)
+        declaring = [r for r in found if buffer.scope in (r.scope, r.bool_scope)]
+        return next((r for r in declaring if r.memory is self.declared(buffer)), None)
+
+    def allocated(self, buffer: Buffer) -> str:
+        """`S is allocated by T.alloc_tmem (scope shared.tmem) at line 22`."""
+        at = self.defined_at(buffer)
+        line = f" at line {at.line}" if at is not None else ""
+        if buffer.name not in self.allocs:
+            return f"{buffer.name} is declared{line} (scope {buffer.scope})"
+        row = self.row(buffer)
+        how = f" by T.{row.function}" if row is not None else ""
+        return f"{buffer.name} is allocated{how} (scope {buffer.scope}){line}"
+
+    def chips_with(self, able: Callable[[Target], bool]) -> str:
+        """The chips for which `able` holds, listed; empty where no chips are known."""
+        return ", ".join(
+            c.name
+            for c in self.chips
+            if c.backend != "cpu" and able(Target("emulate", c.backend, c))
+        )
+
+    def substitute(self, memory: Memory) -> str | None:
+        """The function of this dialect that allocates the nearest memory that the target has."""
+        for near in facts(memory).nearest:
+            for row in rows(self.dialect):
+                if row.memory is near and self.target.has_memory(near):
+                    return row.function
+        return None
+
+
+Rule = Callable[[Program], Iterable[Diagnostic]]
+
+
+def shape_text(buffer: Buffer) -> str:
+    """The shape as the author would write it."""
+    parts = [print_expr(e) for e in buffer.shape]
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def element_count(buffer: Buffer) -> int | None:
+    """The number of elements, None where it depends on a size that launch binds."""
+    total = 1
+    for e in buffer.shape:
+        known = int_value(e)
+        if known is None:
+            return None
+        total *= known
+    return total
+
+
+def byte_count(buffer: Buffer) -> int | None:
+    """The bytes that the elements take, sub-byte elements packed; None where not known."""
+    count = element_count(buffer)
+    return None if count is None else -(-count * buffer.dtype.lanes * buffer.dtype.bits // 8)
+
+
+def listed(names: Sequence[str], word: str = "and") -> str:
+    """`a, b and c`."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
+def who(place: Place) -> str:
+    """Who carries out a scalar statement here."""
+    return "T.Parallel" if place.parallel is not None else "the threads of the block"

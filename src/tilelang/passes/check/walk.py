@@ -1,0 +1,334 @@
+"""Where each statement runs: the loops around it, the conditions above it, and what it touches.
+
+What enters: a `Function`. What leaves: its statements in order, each with its `Place`, and for each
+statement the boxes of buffers that it reads, writes or updates atomically. All checks start here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from tilelang.errors import Loc
+from tilelang.ir.bounds import Env
+from tilelang.ir.expr import (
+    Buffer,
+    Expr,
+    Load,
+    LoadVector,
+    Region,
+    Select,
+    Var,
+    const,
+    int_value,
+)
+from tilelang.ir.node import Effect, Kind, Node
+from tilelang.ir.tile import (
+    Assert,
+    Assume,
+    Block,
+    Break,
+    Continue,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Parallel,
+    Pipelined,
+    Stmt,
+    Store,
+    ThreadReturn,
+    While,
+)
+
+_LEAVES = (Break, Continue, ThreadReturn)
+
+
+class AxisKind(enum.Enum):
+    """What a variable counts."""
+
+    BLOCK = "block"
+    THREAD = "thread"
+    PARALLEL = "iteration of T.Parallel"
+    SERIAL = "round of a loop"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A variable that takes the values `start, start + step, ...` below `stop`.
+
+    `stop` is None where the target chooses the number of threads. `loop` is the statement.
+    """
+
+    var: Var
+    kind: AxisKind
+    start: Expr
+    stop: Expr | None
+    step: int
+    loop: Stmt
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition that holds, or does not, wherever the statement runs."""
+
+    cond: Expr
+    holds: bool = True
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is around a statement, outermost first.
+
+    `certain` says that the statement runs whenever its guards hold: no `break`, `while` or early
+    return decides about it. `lets` are the values of the names that are defined here.
+    """
+
+    env: Env
+    launch: Launch | None = None
+    axes: tuple[Axis, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    path: tuple[Stmt, ...] = ()
+    lets: Mapping[Var, Expr] = field(default_factory=dict[Var, Expr])
+    certain: bool = True
+
+    def of_kind(self, kind: AxisKind) -> tuple[Axis, ...]:
+        """The axes of one kind."""
+        return tuple(a for a in self.axes if a.kind is kind)
+
+    @property
+    def parallel(self) -> Parallel | None:
+        """The innermost T.Parallel around the statement."""
+        return next((s for s in reversed(self.path) if isinstance(s, Parallel)), None)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A statement and its place; `order` counts statements as they are written."""
+
+    stmt: Stmt
+    place: Place
+    order: int
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A box of a buffer that a statement reads, writes or updates.
+
+    `element` is set for a single element (a load or store) and is then the node. `guards` are those
+    of the place and those of lazy selects around the access. `value` is what a store writes.
+    """
+
+    site: Site
+    buffer: Buffer
+    effect: Effect
+    mins: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+    guards: tuple[Guard, ...]
+    loc: Loc | None
+    element: Load | Store | None = None
+    value: Expr | None = None
+
+    @property
+    def place(self) -> Place:
+        """The place of the statement."""
+        return self.site.place
+
+    @property
+    def writes(self) -> bool:
+        """Whether the contents change."""
+        return bool(self.effect & Effect.WRITE)
+
+    @property
+    def atomic(self) -> bool:
+        """Whether the access is atomic."""
+        return bool(self.effect & Effect.ATOMIC)
+
+
+# Statements --------------------------------------------------------------------------------------
+
+
+def sites(fn: Function) -> list[Site]:
+    """Every statement of `fn`, in the order in which they are written."""
+    walker = _Walker()
+    walker.block(fn.body, Place(Env.of_function(fn, wraps=False)))
+    return walker.found
+
+
+class _Walker:
+    def __init__(self) -> None:
+        self.found: list[Site] = []
+
+    def block(self, stmts: Block, place: Place) -> None:
+        for stmt in stmts:
+            self.found.append(Site(stmt, place, len(self.found)))
+            self.inside(stmt, place)
+            place = _after(stmt, place)
+
+    def inside(self, stmt: Stmt, place: Place) -> None:
+        here = replace(place, path=(*place.path, stmt))
+        if isinstance(stmt, If):
+            self.block(stmt.then, _guarded(here, Guard(stmt.cond)))
+            self.block(stmt.orelse, _guarded(here, Guard(stmt.cond, holds=False)))
+            return
+        bodies = [getattr(stmt, f.name) for f in stmt.fields() if f.metadata["kind"] is Kind.BODY]
+        if not bodies:
+            return
+        inner = replace(
+            here,
+            env=place.env.enter(stmt),
+            axes=(*place.axes, *_axes(stmt)),
+            launch=stmt if isinstance(stmt, Launch) else place.launch,
+            certain=place.certain and not isinstance(stmt, While) and not _breaks(stmt),
+        )
+        for body in bodies:
+            self.block(body, inner)
+
+
+def _guarded(place: Place, guard: Guard) -> Place:
+    env = place.env.assume(guard.cond, holds=guard.holds)
+    return replace(place, env=env, guards=(*place.guards, guard))
+
+
+def _after(stmt: Stmt, place: Place) -> Place:
+    """The place of the statements that follow `stmt` in its block."""
+    env = place.env.after(stmt)
+    match stmt:
+        case Let():
+            return replace(place, env=env, lets={**place.lets, stmt.var: stmt.value})
+        case Assume() | Assert():
+            return replace(place, env=env, guards=(*place.guards, Guard(stmt.cond)))
+        case If(orelse=()) if len(stmt.then) == 1 and isinstance(stmt.then[0], _LEAVES):
+            guard = Guard(stmt.cond, holds=False)
+            return replace(place, env=env, guards=(*place.guards, guard))
+        case _:
+            certain = place.certain and not _may_leave(stmt)
+            return replace(place, env=env, certain=certain)
+
+
+def _may_leave(stmt: Stmt) -> bool:
+    """Whether `stmt` may keep the statements after it from running."""
+    if isinstance(stmt, _LEAVES):
+        return True
+    leaves = (ThreadReturn,) if isinstance(stmt, (For, Pipelined, While)) else _LEAVES
+    return any(isinstance(s, leaves) for s in _own(stmt))
+
+
+def _breaks(loop: Stmt) -> bool:
+    """Whether a round of `loop` may be the last before its range ends."""
+    if not isinstance(loop, (For, Pipelined)):
+        return False
+    return any(isinstance(s, (Break, ThreadReturn)) for s in _own(loop))
+
+
+def _own(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements inside `stmt`; of an inner loop, only what ends the thread."""
+    for f in stmt.fields():
+        if f.metadata["kind"] is not Kind.BODY:
+            continue
+        for inner in getattr(stmt, f.name):
+            yield inner
+            of_inner = _own(inner)
+            if isinstance(inner, (For, Pipelined, While)):
+                of_inner = (s for s in of_inner if isinstance(s, ThreadReturn))
+            yield from of_inner
+
+
+def _axes(stmt: Stmt) -> tuple[Axis, ...]:
+    zero = const(0)
+    match stmt:
+        case Launch():
+            blocks = [
+                Axis(v, AxisKind.BLOCK, zero, e, 1, stmt)
+                for v, e in zip(stmt.vars, stmt.grid, strict=True)
+            ]
+            return (*blocks, *_threads(stmt))
+        case Parallel():
+            pairs = zip(stmt.vars, stmt.extents, strict=True)
+            return tuple(Axis(v, AxisKind.PARALLEL, zero, e, 1, stmt) for v, e in pairs)
+        case For():
+            step = 1 if stmt.step is None else int_value(stmt.step) or 1
+            return (Axis(stmt.var, AxisKind.SERIAL, stmt.start, stmt.stop, step, stmt),)
+        case Pipelined():
+            return (Axis(stmt.var, AxisKind.SERIAL, stmt.start, stmt.stop, 1, stmt),)
+        case _:
+            return ()
+
+
+def _threads(launch: Launch) -> Iterator[Axis]:
+    extents = launch.threads
+    for n, var in enumerate(launch.thread_vars):
+        stop = None if extents is None else const(extents[n] if n < len(extents) else 1)
+        yield Axis(var, AxisKind.THREAD, const(0), stop, 1, launch)
+
+
+# Accesses ----------------------------------------------------------------------------------------
+
+
+def touches(site: Site) -> Iterator[Touch]:
+    """Everything that the statement itself touches, without the statements inside it."""
+    stmt = site.stmt
+    if isinstance(stmt, Store):
+        yield _element(site, stmt, Effect.WRITE, site.place.guards, stmt.value)
+    for f in stmt.fields():
+        if f.metadata["kind"] is not Kind.OPERAND:
+            continue
+        effect = f.metadata.get("effect", Effect.NONE)
+        for node in _flat(getattr(stmt, f.name)):
+            if isinstance(node, Region):
+                yield Touch(
+                    site, node.buffer, effect, node.mins, node.extents, site.place.guards, stmt.loc
+                )
+                for part in (*node.mins, *node.extents):
+                    yield from _loads(site, part, site.place.guards)
+            elif isinstance(node, Buffer):
+                if effect and not isinstance(stmt, Store):
+                    zeros = tuple(const(0) for _ in node.shape)
+                    yield Touch(site, node, effect, zeros, node.shape, site.place.guards, stmt.loc)
+            else:
+                yield from _loads(site, node, site.place.guards)
+
+
+def _element(
+    site: Site, node: Load | Store, effect: Effect, guards: tuple[Guard, ...], value: Expr | None
+) -> Touch:
+    ones = tuple(const(1) for _ in node.indices)
+    loc = node.loc or site.stmt.loc
+    return Touch(site, node.buffer, effect, node.indices, ones, guards, loc, node, value)
+
+
+def _loads(site: Site, e: Node, guards: tuple[Guard, ...]) -> Iterator[Touch]:
+    if isinstance(e, Load):
+        yield _element(site, e, Effect.READ, guards, None)
+        for index in e.indices:
+            yield from _loads(site, index, guards)
+    elif isinstance(e, LoadVector):
+        yield from _vector(site, e, guards)
+    elif isinstance(e, Select) and e.lazy:
+        yield from _loads(site, e.cond, guards)
+        yield from _loads(site, e.t, (*guards, Guard(e.cond)))
+        yield from _loads(site, e.f, (*guards, Guard(e.cond, holds=False)))
+    elif not isinstance(e, Buffer):
+        for child in e.children():
+            yield from _loads(site, child, guards)
+
+
+def _vector(site: Site, e: LoadVector, guards: tuple[Guard, ...]) -> Iterator[Touch]:
+    """Neighbouring elements of the last axis, if the predicate holds."""
+    width = -(-e.type.bits * e.type.lanes // (e.buffer.dtype.bits * e.buffer.dtype.lanes))
+    extents = (*(const(1) for _ in e.indices[1:]), const(width))
+    inner = guards if e.pred is None else (*guards, Guard(e.pred))
+    loc = e.loc or site.stmt.loc
+    yield Touch(site, e.buffer, Effect.READ, e.indices, extents, inner, loc)
+    for part in (*e.indices, *(() if e.pred is None else (e.pred,))):
+        yield from _loads(site, part, guards)
+
+
+def _flat(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _flat(item)  # pyright: ignore[reportUnknownArgumentType]
