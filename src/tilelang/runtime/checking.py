@@ -16,6 +16,7 @@ from tilelang.runtime.arguments import Signature
 from tilelang.runtime.compile import output_positions
 from tilelang.runtime.kernel import JITKernel
 from tilelang.runtime.resolve import resolve
+from tilelang.targets import CHIPS
 
 
 def check(
@@ -33,7 +34,7 @@ def check(
     else:
         resolved = resolve(target, default)
     findings = Findings()
-    for d in (*func.warnings, *check_function(func.ir, resolved)):
+    for d in (*func.warnings, *check_function(func.ir, resolved, chips=CHIPS)):
         findings.add(d)
     if run_with is not None and not errors_of(findings.items):
         bound = Signature(func.ir, outputs).bind(run_with, {})

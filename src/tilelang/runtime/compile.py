@@ -14,6 +14,7 @@ from tilelang.options import Options, ineffective, options_from
 from tilelang.passes.check import check_function, refuse
 from tilelang.runtime.kernel import JITKernel
 from tilelang.runtime.resolve import resolve
+from tilelang.targets import CHIPS
 
 # Upstream's names for its own launch paths. There is one path here, so the choice has no effect.
 _BACKENDS = ("auto", "tvm_ffi", "cython", "nvrtc", "torch", "cutedsl")
@@ -50,7 +51,7 @@ def compile(
     ]
     resolved = resolve(target, str(options.default_target))
     outputs = output_positions(func, out_idx)
-    refuse(func.ir, resolved)
+    refuse(func.ir, resolved, chips=CHIPS)
     return JITKernel(
         func,
         translate(func.ir, tf32=resolved.fp32_gemm == "tf32"),
@@ -63,7 +64,7 @@ def compile(
 
 
 def _warnings(func: PrimFunc, target: Target) -> list[Diagnostic]:
-    return [d for d in check_function(func.ir, target) if d.severity is Severity.WARNING]
+    return [d for d in check_function(func.ir, target, chips=CHIPS) if d.severity is Severity.WARNING]
 
 
 def _unused(backend: str | None, host: Any, flags: Sequence[str] | str | None) -> list[str]:
