@@ -182,6 +182,8 @@ def _leave(u: Unit, arrays: list[str]) -> None:
 
 def _return(u: Unit, stmt: ThreadReturn) -> None:
     if u.mask is None:
+        if u.at_end is not None:
+            u.at_end()
         u.w.line("return")
         return
     if not u.domain.threads:

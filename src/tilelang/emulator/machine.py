@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.emulator.observe import Observer
 from tilelang.emulator.storage import Array, Fault, Mask
 from tilelang.errors import Diagnostic, Loc, TileError, TileIndexError, TileRuntimeError, error
 from tilelang.ir.expr import Buffer
+from tilelang.ir.tile import Stmt
 
 Block = tuple[int, ...]
 
@@ -43,6 +45,7 @@ class Machine:
     block: Block = ()
     findings: list[Diagnostic] = field(default_factory=list[Diagnostic])
     show: Callable[[str], None] = print
+    observer: Observer | None = None
 
     def launch(self, kernel: Callable[..., None], grid: tuple[int, ...]) -> None:
         """Run every block of a grid, x fastest. A grid with an axis of length 0 runs none."""
@@ -79,6 +82,11 @@ class Machine:
         parts = [f"block ({', '.join(map(str, self.block))})"] if self.block else []
         parts += [f"{a} = {k}" for a, k in zip(axes, lane, strict=False)]
         return ", ".join(parts)
+
+    def seen(self, stmt: Stmt, buffers: dict[str, Array]) -> None:
+        """Tell the observer that `stmt` has run."""
+        if self.observer is not None:
+            self.observer.after(stmt, self.block, buffers)
 
     # -- statements that talk to the outside -----------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.emulator.machine import Machine
+from tilelang.emulator.observe import Observer
 from tilelang.emulator.storage import Array
 from tilelang.emulator.translate import translate_function
 from tilelang.errors import Diagnostic, Loc, error
@@ -31,12 +32,21 @@ class Program:
     source: str
     locs: tuple[Loc | None, ...]
     call: Callable[..., None]
+    tf32: bool = False
+    checked: bool = False
 
-    def run(self, args: Mapping[str, Argument]) -> list[Diagnostic]:
-        """Run every launch of the program. Raises TileError for a fault, and for an argument that is missing."""
-        machine = Machine()
+    def run(self, args: Mapping[str, Argument], *, observer: Observer | None = None) -> list[Diagnostic]:
+        """Run every launch of the program, and give what the dynamic check found if it was translated `checked`.
+
+        `observer` sees the buffers after the statements it wants; the program is translated anew for it. Raises
+        TileError for a fault on chip, a failed device assertion, and an argument that is missing.
+        """
+        call = self.call
+        if observer is not None:
+            call = _translated(self.function, self.tf32, self.checked, observer).call
+        machine = Machine(observer=observer)
         with np.errstate(all="ignore"):
-            self.call(machine, *self._arguments(args))
+            call(machine, *self._arguments(args))
         return machine.findings
 
     def _arguments(self, args: Mapping[str, Argument]) -> list[Any]:
@@ -63,13 +73,18 @@ def _scalar(given: Any, var: Var) -> Any:
     return int(given)
 
 
-def translate(fn: Function, *, tf32: bool = False) -> Program:
+def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Program:
     """Translate a function once; the result can be run any number of times.
 
-    `tf32` says that a product of float32 operands ignores the low 13 bits of each, as tensor cores do.
+    `tf32` says that a product of float32 operands ignores the low 13 bits of each, as tensor cores do. With `checked`
+    a run also looks for uninitialised reads, accesses out of bounds, conflicting stores and races.
     """
-    w, name = translate_function(fn, tf32=tf32)
+    return _translated(fn, tf32, checked, None)
+
+
+def _translated(fn: Function, tf32: bool, checked: bool, observer: Observer | None) -> Program:
+    w, name = translate_function(fn, tf32=tf32, observer=observer)
     source = w.source
     namespace = dict(w.namespace)
     exec(compile(source, f"<emulator:{fn.name}>", "exec"), namespace)  # the text is our own
-    return Program(fn, source, tuple(w.locs), namespace[name])
+    return Program(fn, source, tuple(w.locs), namespace[name], tf32, checked)

@@ -16,6 +16,7 @@ from tilelang.dtypes.convert import converter
 from tilelang.emulator import access, atomics, control, elements, machine, numerics, scalars, storage, tiles
 from tilelang.emulator.reduce import reduce as _reduce
 from tilelang.emulator.lanes import Lanes, nodes_of, roots_of, statements
+from tilelang.emulator.observe import Observer, hook, one
 from tilelang.emulator.parallel import PRIVATE, memory, parallel
 from tilelang.emulator.unit import Frame, Unit
 from tilelang.emulator.values import Domain, Storage, Val, full_range, integer, tuple_text, value
@@ -65,6 +66,7 @@ _RESERVED = {
     "rounds": machine.rounds,
     "most": machine.most,
     "everyone": machine.everyone,
+    "one": one,
     "zeros": np.zeros,
     "machine": None,
     **{n: getattr(np, n) for n in ("float16", "float32", "float64", "bool_")},
@@ -72,11 +74,13 @@ _RESERVED = {
 }
 
 
-def translate_function(fn: Function, *, tf32: bool = False) -> tuple[Writer, str]:
+def translate_function(
+    fn: Function, *, tf32: bool = False, observer: Observer | None = None
+) -> tuple[Writer, str]:
     """The text of `fn`, and the name of the function it defines: of the machine, the buffers, the scalars and sizes."""
     w = Writer()
     w.define(**_RESERVED)
-    u = Unit(w, Dialect(fn.dialect), tf32)
+    u = Unit(w, Dialect(fn.dialect), tf32, observer=observer)
     u.emit = lambda e: scalars.emit(u, e)
     u.run = lambda body: control.block(u, body, statement)
     name = w.name(fn.name)
@@ -111,9 +115,16 @@ def _launch_bodies(body: Block) -> Block:
 
 
 def statement(u: Unit, stmt: Stmt) -> None:
-    """Translate one statement."""
+    """Translate one statement, and what the observer asks for after it."""
     if stmt.loc is not None:
         u.w.loc = stmt.loc
+    _statement(u, stmt)
+    watched = u.observer is not None and not isinstance(stmt, (Launch, Break, Continue, ThreadReturn))
+    if watched and u.observer is not None and u.observer.wants(stmt):
+        hook(u, stmt)
+
+
+def _statement(u: Unit, stmt: Stmt) -> None:
     match stmt:
         case Let():
             _let(u, stmt)
@@ -252,7 +263,8 @@ def _launch(u: Unit, stmt: Launch) -> None:
             frame = Frame(u.w.fresh("gone"), loop=False)
             u.w.line(f"{frame.gone} = zeros({u.domain.shape}, bool)")
         u.frames = [frame]
-        u.statements(stmt.body)
+        u.at_end = (lambda: hook(u, stmt)) if u.observer is not None and u.observer.wants(stmt) else None
+        u.statements(stmt.body, u.at_end)
         u.domain, u.lanes, u.frames = outer
     u.w.loc = stmt.loc
     u.w.line(f"machine.launch({name}, {tuple_text(e.code for e in grid)})")

@@ -23,6 +23,7 @@ from tilelang.scopes import Dialect, Memory, memory_of
 
 if TYPE_CHECKING:
     from tilelang.emulator.access import Affine, Place
+    from tilelang.emulator.observe import Observer
 
 
 class Checks(Protocol):
@@ -83,6 +84,8 @@ class Unit:
     roots: dict[str, str] = field(default_factory=dict[str, str])
     arrays: set[str] = field(default_factory=set[str])
     checks: Checks | None = None
+    observer: Observer | None = None
+    at_end: Callable[[], None] | None = None
 
     # -- values --------------------------------------------------------------------------------------------------
 
@@ -212,10 +215,15 @@ class Unit:
                     todo.append(found[node.name])
         return list(found.values())
 
-    def statements(self, body: Block) -> None:
-        """Translate statements at the current place."""
+    def statements(self, body: Block, finally_: Callable[[], None] | None = None) -> None:
+        """Translate statements at the current place, and what is due before their buffers end."""
         assert self.run is not None
+        outer = set(self.stores)
         self.run(body)
+        if finally_ is not None:
+            finally_()
+        for name in set(self.stores) - outer:
+            del self.stores[name]
 
     # -- masks ---------------------------------------------------------------------------------------------------
 
