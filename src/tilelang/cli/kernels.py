@@ -246,6 +246,9 @@ def made(spec: Spec, module: ModuleType) -> Made:
         return _result(spec, value, {})
     if not callable(value):
         raise UsageError(f"{spec.name} of {spec.file} is no function", got=type(value).__name__)
+    if isinstance(value, JITImpl) and value.mode == "eager":
+        # Its parameters are the launch's; sizes alone are enough, and get_tir says which are needed.
+        return Made(value.get_tir(*spec.args, **spec.kwargs), value.settings)
     signature = value.signature if isinstance(value, JITImpl) else inspect.signature(value)
     try:
         signature.bind(*spec.args, **spec.kwargs)
