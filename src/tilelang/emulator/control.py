@@ -43,7 +43,7 @@ def leaves(stmt: Stmt) -> bool:
 
 
 def _and_not(u: Unit, mask: Val | None, lanes: str) -> Val:
-    others = Val(f"~{lanes}", BOOL, u.domain.all, atom=True)
+    others = Val(f"~{lanes}", BOOL, u.domain.all)
     return u.both(mask, others) or others
 
 
