@@ -32,8 +32,9 @@ Block = int | tuple[int, ...]
 class Snapshot(Mapping[str, Array]):
     """What buffers of a block held right after a statement; indexing by name gives an array.
 
-    `loc` is the place of the statement and `block` the block's index, x first. `rounds` says how
-    often the block came by; the contents are those of the last time. Elements narrower than a byte
+    `loc` is the place of the statement and `block` the block's index, x first. `at_end` says that
+    the statement is the launch, of which the block's end is meant. `rounds` says how often the
+    block came by; the contents are those of the last time. Elements narrower than a byte
     take one slot each. A buffer of which each thread, or each iteration of a T.Parallel, has its
     own has their axes in front of its own.
     """
@@ -43,11 +44,12 @@ class Snapshot(Mapping[str, Array]):
     loc: Loc | None
     block: Place
     rounds: int = 1
+    at_end: bool = False
 
     def __getitem__(self, name: str) -> Array:
         found = self.buffers.get(name)
         if found is None:
-            raise _unknown_buffer(self.kernel, name, list(self.buffers), self.loc)
+            raise _unknown_buffer(self.kernel, name, list(self.buffers), self.loc, here=True)
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -57,7 +59,7 @@ class Snapshot(Mapping[str, Array]):
         return len(self.buffers)
 
     def __repr__(self) -> str:
-        place = f"after {self.loc}" if self.loc is not None else "at the end"
+        place = "at its end" if self.at_end else f"after {self.loc}"
         often = f", seen {self.rounds} times" if self.rounds > 1 else ""
         lines = [f"<{self.kernel}, block {self.block}, {place}{often}>"]
         width = max((len(name) for name in self.buffers), default=0)
@@ -137,8 +139,9 @@ def observe(
         last.buffers if buffer is None else {k: v for k, v in last.buffers.items() if k == buffer}
     )
     if not seen:
-        raise _unknown_buffer(fn.name, str(buffer), list(last.buffers), last.at.loc)
-    return Snapshot(fn.name, seen, last.at.loc, index, last.rounds)
+        raise _unknown_buffer(fn.name, str(buffer), list(last.buffers), last.at.loc, here=True)
+    at_end = isinstance(last.at, Launch)
+    return Snapshot(fn.name, seen, last.at.loc, index, last.rounds, at_end)
 
 
 # ---- Which statements ----------------------------------------------------------------------------
@@ -258,11 +261,13 @@ def _index(block: Block, grid: Place) -> Place | None:
 # ---- Words ---------------------------------------------------------------------------------------
 
 
-def _unknown_buffer(kernel: str, name: str, known: list[str], loc: Loc | None) -> TileError:
+def _unknown_buffer(
+    kernel: str, name: str, known: list[str], loc: Loc | None, *, here: bool = False
+) -> TileError:
     near = difflib.get_close_matches(name, known, n=1)
     return error(
         "name",
-        f"{kernel} has no buffer {name} at this place",
+        f"{kernel} has no buffer {name}" + (" here" if here else ""),
         loc,
         cls=TileNameError,
         expected=", ".join(known),
