@@ -228,6 +228,16 @@ class Load(Expr):
         return self.buffer.dtype
 
 
+class AtomicLoad(Load):
+    """A `Load` in one piece, ordered against other threads' accesses; a loop may wait on it.
+
+    `memory_order` is one of relaxed, consume, acquire, seq_cst.
+    """
+
+    buffer: Buffer = operand(effect=Effect.READ | Effect.ATOMIC)
+    memory_order: str = attr(default="seq_cst")
+
+
 class Region(Node):
     """A box of a buffer: `mins` and `extents`, in elements, one of each per axis."""
 

@@ -93,10 +93,16 @@ FENCES: dict[str, str] = {
 
 
 class AsyncCopy(TileOp):
-    """Copies global to shared memory with `cp.async` and closes the group; see `WaitGroup`."""
+    """Copies global to shared memory with `cp.async`; see `WaitGroup`.
+
+    With `commit` it closes the group of the calling threads, else `CommitGroup` does. Where `pred`
+    is given and does not hold, zeros are written and nothing is read.
+    """
 
     src: Region = operand(effect=Effect.READ | Effect.ASYNC)
     dst: Region = operand(effect=Effect.WRITE | Effect.ASYNC)
+    commit: bool = attr(default=True)
+    pred: Expr | None = operand(default=None)
     hints: tuple[tuple[str, Any], ...] = attr(default=())
 
 

@@ -231,7 +231,7 @@ def _simple(stmt: Stmt) -> str:
     match stmt:
         case Let():
             text = f"{stmt.var.name}: {stmt.var.type} = {_expr(stmt.value, OR)}"
-        case Store():
+        case Store() if type(stmt) is Store:
             text = f"{stmt.buffer.name}{_indices(stmt.indices)} = {_expr(stmt.value, OR)}"
         case Break() | Continue():
             text = snake(type(stmt).__name__)
@@ -428,7 +428,7 @@ def _leveled(e: Node) -> tuple[str, int]:
             out = _binary(e)
         case Unary():
             out = _unary(e)
-        case Load():
+        case Load() if type(e) is Load:
             out = e.buffer.name + _indices(e.indices), ATOM
         case Region():
             out = _region(e), ATOM

@@ -109,6 +109,16 @@ class Store(Stmt):
     value: Expr = operand()
 
 
+class AtomicStore(Store):
+    """A `Store` in one piece, ordered against other threads' accesses.
+
+    `memory_order` is one of relaxed, release, seq_cst.
+    """
+
+    buffer: Buffer = operand(effect=Effect.WRITE | Effect.ATOMIC)
+    memory_order: str = attr(default="seq_cst")
+
+
 class StoreVector(Stmt):
     """Writes a vector value over neighbouring elements of the last axis, bits as they are.
 
@@ -245,6 +255,10 @@ ANNOTATIONS = frozenset(
         "swizzle",
         "compile_flags",
         "pass_configs",
+        "registers",
+        "ws_depth",
+        "ws_op",
+        "ws_schedule",
     }
 )
 

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelang.dtypes import DType
-from tilelang.errors import TileError, error
+from tilelang.errors import TileError, error, warning
 from tilelang.ir import build, tile
+from tilelang.ir.build import Builder
 from tilelang.ir.expr import Buffer, Const, Expr, Load, Region, const, int_value
 from tilelang.ir.simplify import equal, simplify
+from tilelang.ir.sync import MmaArrive
 from tilelang.language.buffers import (
     BufferRef,
     RegionRef,
@@ -25,6 +27,7 @@ from tilelang.language.buffers import (
     whole,
 )
 from tilelang.language.values import Value, as_expr, condition, describe, is_scalar
+from tilelang.scopes import Dialect, Memory, memory_of
 
 
 class GemmWarpPolicy(enum.IntEnum):
@@ -195,12 +198,13 @@ def clear(buffer: Any, annotations: dict[str, Any] | None = None) -> None:
     fill(buffer, 0, annotations)
 
 
-def _matrix(x: Any, name: str) -> Region:
-    region = region_of(x, f"operand {name} of T.gemm")
+def matrix(x: Any, letter: str, name: str = "T.gemm") -> Region:
+    """Operand `letter` of the product `name`: the last two axes of a region, of known extents."""
+    region = region_of(x, f"operand {letter} of {name}")
     if region.buffer.rank < 2:
         raise _bad(
             "shape",
-            f"operand {name} of T.gemm has one axis",
+            f"operand {letter} of {name} has one axis",
             expected="a matrix",
             got=shape_text(region.extents),
         )
@@ -208,7 +212,7 @@ def _matrix(x: Any, name: str) -> Region:
         if int_value(e) != 1:
             raise _bad(
                 "shape",
-                f"operand {name} of T.gemm is not one matrix",
+                f"operand {letter} of {name} is not one matrix",
                 expected="leading extents of 1",
                 got=shape_text(region.extents),
                 help=f"take one matrix of it: `{region.buffer.name}[k, :, :]`",
@@ -217,7 +221,7 @@ def _matrix(x: Any, name: str) -> Region:
         if int_value(e) is None:
             raise _bad(
                 "shape",
-                f"operand {name} of T.gemm has a size that is not known when the kernel is compiled",
+                f"operand {letter} of {name} has a size that is not known at compile time",
             )
     return region
 
@@ -236,16 +240,11 @@ def gemm(
     """`C += op(A) @ op(B)` on tiles, accumulated in the dtype of C; `clear_accum` (bool or value) starts from zero.
 
     A is (M, K), or (K, M) with `transpose_A`; B is (K, N), or (N, K) with `transpose_B`; C is (M, N). All extents
-    are static. Raises for shapes that do not fit or element types without a product.
+    are static. T.gemm waits by itself; with C in Tensor Memory it then completes an arrival of `mbar`, if given.
+    Raises for shapes that do not fit or element types without a product.
     """
     builder = build.current("T.gemm")
-    if mbar is not None:
-        raise _bad(
-            "target",
-            "T.gemm(mbar=...) is not supported yet",
-            help="leave `mbar` out: T.gemm waits by itself",
-        )
-    a, b, c = _matrix(A, "A"), _matrix(B, "B"), _matrix(C, "C")
+    a, b, c = matrix(A, "A"), matrix(B, "B"), matrix(C, "C")
     check_product(a, b, c, transpose_A, transpose_B)
     builder.emit(
         tile.Gemm(
@@ -259,11 +258,30 @@ def gemm(
             loc=here(),
         )
     )
+    if mbar is not None:
+        _arrive_after(builder, c, mbar)
     if annotations:
         raise _bad("option", "T.gemm takes no annotations", got=str(sorted(annotations)))
 
 
-def check_product(a: Region, b: Region, c: Region, ta: bool, tb: bool) -> None:
+def _arrive_after(builder: Builder, c: Region, mbar: Any) -> None:
+    """Products into Tensor Memory complete on the author's barrier; those of registers have none."""
+    if memory_of(Dialect(builder.dialect), c.buffer.scope) is Memory.TMEM:
+        builder.emit(MmaArrive(region_of(mbar, "the mbar of T.gemm"), loc=here()))
+        return
+    builder.warnings.append(
+        warning(
+            "option",
+            f"T.gemm into {c.buffer.name} does not use its mbar",
+            here(),
+            help="leave `mbar` out: it belongs to products into Tensor Memory",
+        )
+    )
+
+
+def check_product(
+    a: Region, b: Region, c: Region, ta: bool, tb: bool, name: str = "T.gemm"
+) -> None:
     """Refuse operands whose shapes or dtypes have no product."""
     m, k = (plain(e) for e in (reversed(a.extents[-2:]) if ta else a.extents[-2:]))
     kb, n = (plain(e) for e in (reversed(b.extents[-2:]) if tb else b.extents[-2:]))
@@ -276,7 +294,7 @@ def check_product(a: Region, b: Region, c: Region, ta: bool, tb: bool) -> None:
         if left != right:
             raise _bad(
                 "shape",
-                f"T.gemm {axis} shape check failed: {sides} differ",
+                f"{name} {axis} shape check failed: {sides} differ",
                 label=f"A {shape_text(a.extents)}, B {shape_text(b.extents)}, C {shape_text(c.extents)}",
                 expected=f"one extent for {axis}",
                 got=f"{left} and {right}",
@@ -289,7 +307,7 @@ def check_product(a: Region, b: Region, c: Region, ta: bool, tb: bool) -> None:
     ) or kinds != {accum}:
         raise _bad(
             "dtype",
-            f"T.gemm of {a.dtype} by {b.dtype} into {c.dtype}",
+            f"{name} of {a.dtype} by {b.dtype} into {c.dtype}",
             expected="floats into a float, or integers into an integer",
             got=f"{a.dtype}, {b.dtype}, {c.dtype}",
         )
