@@ -28,7 +28,7 @@ from tilelang.frontend.session import (
     run,
 )
 from tilelang.frontend.source import Rewritten, rewrite
-from tilelang.frontend.trace import Unusable
+from tilelang.frontend.unusable import Unusable
 from tilelang.ir import build
 from tilelang.ir.build import Builder
 from tilelang.ir.expr import Buffer, Var

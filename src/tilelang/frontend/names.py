@@ -1,7 +1,7 @@
 """Which names a piece of Python assigns, and which it reads before it has assigned them.
 
-What enters: statements of an author's function. What leaves: sets of names. The tracer uses them to keep Python's
-meaning of names where a branch or loop becomes code of the kernel.
+What enters: statements of an author's function. What leaves: sets of names. The tracer uses them to
+keep Python's meaning of names where a branch or loop becomes code of the kernel.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def _flow(body: Sequence[ast.stmt], known: frozenset[str]) -> tuple[set[str], fr
     return reads, known
 
 
-def _loads(node: ast.AST | None, known: frozenset[str]) -> set[str]:
+def read_names(node: ast.AST | None, known: frozenset[str] = frozenset()) -> set[str]:
+    """The names that `node` reads, but for those in `known`."""
     if node is None:
         return set()
     return {
@@ -68,24 +69,24 @@ def _one(stmt: ast.stmt, known: frozenset[str]) -> tuple[set[str], frozenset[str
         case ast.If():
             a, after_a = _flow(stmt.body, known)
             b, after_b = _flow(stmt.orelse, known)
-            return _loads(stmt.test, known) | a | b, after_a & after_b
+            return read_names(stmt.test, known) | a | b, after_a & after_b
         case ast.For():
             inside = known | set(target_names(stmt.target))
             reads, _ = _flow(stmt.body, inside)
-            return _loads(stmt.iter, known) | reads, known
+            return read_names(stmt.iter, known) | reads, known
         case ast.While():
             reads, _ = _flow(stmt.body, known)
-            return _loads(stmt.test, known) | reads, known
+            return read_names(stmt.test, known) | reads, known
         case ast.With():
             reads: set[str] = set()
             for entry in stmt.items:
-                reads |= _loads(entry.context_expr, known)
+                reads |= read_names(entry.context_expr, known)
                 known = known | set(target_names(entry.optional_vars))
             more, known = _flow(stmt.body, known)
             return reads | more, known
         case ast.AugAssign(target=ast.Name(id=name)):
-            return _loads(stmt.value, known) | ({name} - known), known | {name}
+            return read_names(stmt.value, known) | ({name} - known), known | {name}
         case ast.FunctionDef() | ast.ClassDef():
-            return _loads(stmt, known), known | {stmt.name}
+            return read_names(stmt, known), known | {stmt.name}
         case _:
-            return _loads(stmt, known), known | set(assigned([stmt]))
+            return read_names(stmt, known), known | set(assigned([stmt]))

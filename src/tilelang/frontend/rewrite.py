@@ -1,21 +1,22 @@
-"""The rewriter: an author's function as Python syntax in, the same function with every construct routed through the
-tracer out.
+"""The rewriter: an author's function as Python syntax in, the same with every construct routed through the tracer out.
 
-The rewritten function runs as ordinary Python, so closures, helpers and comprehensions work while it is traced; the
-tracer (`trace.py`) decides for each construct whether it is Python or becomes code of the kernel. Every syntax node
-is either listed here or refused at its place: nothing is dropped.
+The rewritten function runs as ordinary Python, so closures, helpers and comprehensions work while
+it is traced; the tracer (`trace.py`) decides for each construct whether it is Python or becomes
+code of the kernel. Every syntax node is either listed here or refused at its place.
 """
 
 from __future__ import annotations
 
 import ast
+import linecache
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from tilelang.errors import Loc, error
-from tilelang.frontend.names import assigned, exposed, target_names
+from tilelang.frontend.names import assigned, exposed, read_names, target_names
 
 TRACER = "__tracer"
+LOCALS = "__locals"
 
 _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("`try`", "check the condition instead"),
@@ -31,17 +32,20 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Yield: ("`yield`", "return the values"),
     ast.YieldFrom: ("`yield from`", "return the values"),
 }
-_PLAIN_STATEMENTS = (ast.Pass, ast.Import, ast.ImportFrom, ast.Raise, ast.FunctionDef)
+_PLAIN_STATEMENTS = (ast.Pass, ast.Import, ast.ImportFrom, ast.FunctionDef)
 _PLAIN_EXPRESSIONS = (
-    ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Set,
-    ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.JoinedStr,
-    ast.FormattedValue, ast.Starred, ast.NamedExpr, ast.keyword, ast.arguments, ast.arg, ast.Slice,
-    ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
+    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr, ast.FormattedValue,
+    ast.Starred, ast.keyword, ast.arguments, ast.arg, ast.expr_context,
 )  # fmt: skip
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
-    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
+_LAST: dict[type[ast.stmt], str] = {
+    ast.Break: "break", ast.Continue: "continue", ast.Return: "return", ast.Raise: "raise",
 }  # fmt: skip
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Pow: "**", ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+    ast.LShift: "<<", ast.RShift: ">>",
+}  # fmt: skip
+_SIGNS: dict[type[ast.unaryop], str] = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~"}
 _COMPARES: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
     ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
@@ -54,28 +58,25 @@ class Rewriter(ast.NodeTransformer):
 
     file: str
     function: str
-    column: int
     attributes: bool = False
     locs: list[Loc] = field(default_factory=list[Loc])
     _temps: int = 0
+    _deferred: int = 0  # how many lambdas and comprehensions the expression at hand is inside
 
     # -- helpers --------------------------------------------------------------------------------------------------
 
     def loc(self, node: ast.AST) -> Loc:
         """The place of a node in the author's file."""
         line = getattr(node, "lineno", 1)
-        end = (
-            getattr(node, "end_col_offset", 0)
-            if getattr(node, "end_lineno", line) == line
-            else 10_000
-        )
-        return Loc(
-            self.file,
-            line,
-            getattr(node, "col_offset", 0) + self.column + 1,
-            end + self.column + 1,
-            self.function,
-        )
+        start, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None) or 0
+        if getattr(node, "end_lineno", line) != line:
+            end = 10_000  # the whole of its first line
+        # Python counts bytes; a caret stands under characters.
+        text = linecache.getline(self.file, line).encode()
+        columns = [
+            len(text[:n].decode(errors="ignore")) + 1 if text else n + 1 for n in (start, end)
+        ]
+        return Loc(self.file, line, *columns, self.function)
 
     def _place(self, node: ast.AST) -> ast.Constant:
         self.locs.append(self.loc(node))
@@ -97,7 +98,15 @@ class Rewriter(ast.NodeTransformer):
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Rewrite the statements of a block; never empty."""
-        out = [new for stmt in body for new in self.statement(stmt)]
+        out: list[ast.stmt] = []
+        for n, stmt in enumerate(body):
+            word = _LAST.get(type(stmt))
+            if word is not None and body[n + 1 :]:
+                dead = self._tracer("dead", body[n + 1], ast.Constant(word))
+                out.append(ast.fix_missing_locations(ast.copy_location(ast.Expr(dead), stmt)))
+            out += self.statement(stmt)
+            if word is not None:
+                break
         return out or [ast.Pass()]
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
@@ -145,6 +154,10 @@ class Rewriter(ast.NodeTransformer):
         value = ast.Constant(None) if node.value is None else self.visit(node.value)
         return [ast.Return(self._tracer("returned", node, value))]
 
+    def _stmt_raise(self, node: ast.Raise) -> list[ast.stmt]:
+        parts = [None if x is None else self.visit(x) for x in (node.exc, node.cause)]
+        return [ast.Expr(self._tracer("raising", node)), ast.Raise(*parts)]
+
     def _stmt_assert(self, node: ast.Assert) -> list[ast.stmt]:
         message = ast.Constant("") if node.msg is None else self.visit(node.msg)
         return [ast.Expr(self._tracer("asserted", node, self.visit(node.test), message))]
@@ -170,7 +183,7 @@ class Rewriter(ast.NodeTransformer):
                     node,
                     ast.Constant(name),
                     value,
-                    _call("locals"),
+                    _call(LOCALS),
                     ast.Constant(snapshot),
                 )
                 return [_set(name, call)]
@@ -207,7 +220,7 @@ class Rewriter(ast.NodeTransformer):
             self.refuse(node, "a declaration of something other than a name", "declare a name")
         name = node.target.id
         call = self._tracer(
-            "declare", node, ast.Constant(name), self.visit(node.annotation), _call("locals")
+            "declare", node, ast.Constant(name), self.visit(node.annotation), _call(LOCALS)
         )
         return [_set(name, call)]
 
@@ -241,25 +254,26 @@ class Rewriter(ast.NodeTransformer):
         handle = self._temp()
         names = assigned([*node.body, *node.orelse])
         begin = self._tracer(
-            "if_begin", node.test, self.visit(node.test), _strings(names), _call("locals")
+            "if_begin", node.test, self.visit(node.test), _strings(names), _call(LOCALS)
         )
         out: list[ast.stmt] = [_set(handle, begin)]
         for taken, arm in ((True, node.body), (False, node.orelse)):
-            enter = ast.Call(_method(handle, "arm"), [ast.Constant(taken), _call("locals")], [])
+            enter = ast.Call(_method(handle, "arm"), [ast.Constant(taken), _call(LOCALS)], [])
             body = self.block(arm) if arm else [ast.Pass()]
             out.append(ast.If(enter, [*(_restore(handle, names)), *body], []))
-        out.append(ast.Expr(ast.Call(_method(handle, "end"), [_call("locals")], [])))
+        out.append(ast.Expr(ast.Call(_method(handle, "end"), [_call(LOCALS)], [])))
         return [*out, *_restore(handle, names)]
 
     def _stmt_for(self, node: ast.For) -> list[ast.stmt]:
         self._no_else(node)
-        return self._loop(
-            node, self._tracer("for_begin", node.iter, self.visit(node.iter)), node.target
-        )
+        several = isinstance(node.target, (ast.Tuple, ast.List))
+        targets = ast.Constant(len(node.target.elts) if several else 0)
+        begin = self._tracer("for_begin", node.iter, self.visit(node.iter), targets)
+        return self._loop(node, begin, node.target)
 
     def _stmt_while(self, node: ast.While) -> list[ast.stmt]:
         self._no_else(node)
-        begin = self._tracer("while_begin", node.test, _lambda(self.visit(node.test)))
+        begin = self._tracer("while_begin", node.test, self._later(node.test))
         return self._loop(node, begin, ast.Name(self._temp(), ast.Store()))
 
     def _no_else(self, node: ast.For | ast.While) -> None:
@@ -277,13 +291,16 @@ class Rewriter(ast.NodeTransformer):
             for n in dict.fromkeys([*target_names(target), *assigned(node.body)])
             if not n.startswith("__t")
         ]
-        carried = sorted(exposed(node.body) - set(target_names(target)))
-        begin.args += [_strings(names), _strings(carried), _call("locals")]
-        last = ast.Expr(ast.Call(_method(handle, "round"), [_call("locals")], []))
+        carried = exposed(node.body) - set(target_names(target))
+        if isinstance(node, ast.While):
+            carried |= read_names(node.test) & set(names)
+        begin.args += [_strings(names), _strings(sorted(carried)), _call(LOCALS)]
+        last = ast.Expr(ast.Call(_method(handle, "round"), [_call(LOCALS)], []))
         loop = ast.For(
             target, ast.Call(_method(handle, "rounds"), [], []), [*self.block(node.body), last], []
         )
-        return [_set(handle, begin), loop, *_restore(handle, names)]
+        end = ast.Expr(ast.Call(_method(handle, "end"), [_call(LOCALS)], []))
+        return [_set(handle, begin), loop, end, *_restore(handle, names)]
 
     def _stmt_break(self, node: ast.Break) -> list[ast.stmt]:
         return [ast.If(self._tracer("break_", node), [ast.Break()], [])]
@@ -316,8 +333,53 @@ class Rewriter(ast.NodeTransformer):
             ast.fix_missing_locations(new)
         return new  # pyright: ignore[reportReturnType]
 
+    def _later(self, node: ast.expr) -> ast.Lambda:
+        """A function that computes `node` when the tracer asks for it."""
+        self._deferred += 1
+        try:
+            return _lambda(self.visit(node))
+        finally:
+            self._deferred -= 1
+
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:  # noqa: N802
-        return node  # runs later, as plain Python
+        arguments = self.visit(node.args)
+        return ast.Lambda(arguments, self._later(node.body).body)  # pyright: ignore[reportArgumentType]
+
+    def _comprehension(self, node: ast.expr) -> ast.expr:
+        self._deferred += 1
+        try:
+            return self.generic_visit(node)  # pyright: ignore[reportReturnType]
+        finally:
+            self._deferred -= 1
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        """What it runs over and its filters must be known while tracing."""
+        if node.is_async:
+            self.refuse(node.iter, "an asynchronous comprehension", "use a plain comprehension")
+        iterable = self._tracer("iterable", node.iter, self.visit(node.iter))
+        filters = [self._tracer("filter", test, self.visit(test)) for test in node.ifs]
+        return ast.comprehension(node.target, iterable, filters, 0)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:  # noqa: N802
+        if self._deferred:
+            self.refuse(
+                node,
+                "`:=` in a condition, comprehension or lambda",
+                "assign in a statement of its own",
+            )
+        name = ast.Constant(node.target.id)
+        bare = ast.Constant(isinstance(node.value, ast.Name))
+        value = self._tracer("assign", node, name, self.visit(node.value), _call(LOCALS), bare)
+        return ast.NamedExpr(node.target, value)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # noqa: N802
+        return self._tracer("attribute", node, self.visit(node.value), ast.Constant(node.attr))
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:  # noqa: N802
+        op = ast.Constant(_OPERATORS[type(node.op)])
+        return self._tracer("operate", node, op, self.visit(node.left), self.visit(node.right))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:  # noqa: N802
         return self._tracer("item", node, self.visit(node.value), self._index(node.slice))
@@ -343,16 +405,18 @@ class Rewriter(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:  # noqa: N802
         word = "and" if isinstance(node.op, ast.And) else "or"
         return self._tracer(
-            "bool_op", node, ast.Constant(word), *[_lambda(self.visit(v)) for v in node.values]
+            "bool_op", node, ast.Constant(word), *[self._later(v) for v in node.values]
         )
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # noqa: N802
         if isinstance(node.op, ast.Not):
             return self._tracer("not_", node, self.visit(node.operand))
-        return ast.UnaryOp(node.op, self.visit(node.operand))
+        return self._tracer(
+            "unary", node, ast.Constant(_SIGNS[type(node.op)]), self.visit(node.operand)
+        )
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:  # noqa: N802
-        arms = [_lambda(self.visit(node.body)), _lambda(self.visit(node.orelse))]
+        arms = [self._later(node.body), self._later(node.orelse)]
         return self._tracer("if_expression", node, self.visit(node.test), *arms)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:  # noqa: N802

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import __future__
+
 import ast
 import inspect
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 from tilelang.errors import Loc, error
-from tilelang.frontend.rewrite import TRACER, Rewriter
+from tilelang.frontend.rewrite import LOCALS, TRACER, Rewriter
 
-_FACTORY = "__tilewright_factory"
+_FACTORY, _INNER = "__tilewright_factory", "__tilewright_function"
+_ANNOTATIONS = __future__.annotations.compiler_flag
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A rewritten function: code of a factory that takes the tracer and the captured names, and the table of places."""
+    """A rewritten function: code of a factory that takes the tracer and the captured names, and places.
+
+    `attributes` are the attribute names it uses, `declared` the names it declares without a value.
+    """
 
     name: str
     code: CodeType
@@ -41,11 +46,7 @@ def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
             f"the source of {name} cannot be read: {exc}",
             help="define the kernel in a file (not with exec or in a bare interpreter)",
         ) from None
-    text = textwrap.dedent("".join(lines))
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    tree = ast.parse(text)
-    ast.increment_lineno(tree, first - 1)
-    node = tree.body[0]
+    node = _parsed("".join(lines), first)
     if not isinstance(node, ast.FunctionDef):
         raise error(
             "syntax",
@@ -53,7 +54,7 @@ def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
             Loc(file, first),
             help="use a `def` statement",
         )
-    rewriter = Rewriter(file, name, indent, attributes)
+    rewriter = Rewriter(file, name, attributes)
     loc = rewriter.loc(node)
     used = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
     declared = frozenset(
@@ -71,14 +72,29 @@ def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
         None if d is None else ast.Constant(None) for d in node.args.kw_defaults
     ]
     node.body = rewriter.block(node.body)
-    captured = tuple(c for c in getattr(fn, "__code__", compile("", "", "exec")).co_freevars)
-    code = compile(_factory(node, captured), file, "exec")
+    author = cast("CodeType", getattr(fn, "__code__", None) or compile("", file, "exec"))
+    captured = author.co_freevars
+    flags = author.co_flags & _ANNOTATIONS  # whether the author's file postpones annotations
+    code = compile(_factory(node, captured), file, "exec", flags, dont_inherit=True)
     return Rewritten(name, code, captured, tuple(rewriter.locs), loc, used, declared)
 
 
+def _parsed(text: str, first: int) -> ast.stmt:
+    """The statement that `text` holds, which begins at line `first` of its file and may be indented."""
+    indented = text[:1].isspace()
+    tree = ast.parse(f"if True:\n{text}" if indented else text)
+    ast.increment_lineno(tree, first - (2 if indented else 1))
+    outer = tree.body[0]
+    return outer.body[0] if indented and isinstance(outer, ast.If) else outer
+
+
 def _factory(node: ast.FunctionDef, captured: tuple[str, ...]) -> ast.Module:
-    """A module that defines a function of the tracer and the captured names, which returns the rewritten function."""
-    params = [ast.arg(TRACER), *(ast.arg(c) for c in captured)]
+    """A module that defines a function of the tracer and the captured names, which returns the rewritten function.
+
+    The function takes another name in there: its own may be captured, as in a macro that calls itself.
+    """
+    node.name = _INNER
+    params = [ast.arg(TRACER), ast.arg(LOCALS), *(ast.arg(c) for c in captured)]
     factory = ast.FunctionDef(
         _FACTORY,
         ast.arguments([], params, None, [], [], None, []),
@@ -93,7 +109,7 @@ def _factory(node: ast.FunctionDef, captured: tuple[str, ...]) -> ast.Module:
 def instantiate(rewritten: Rewritten, fn: FunctionType, tracer: Any) -> Callable[..., Any]:
     """The rewritten function with `fn`'s globals and the values its closure has now."""
     scope: dict[str, Any] = {}
-    exec(rewritten.code, fn.__globals__, scope)  # noqa: S102 - this is how staged execution runs
+    exec(rewritten.code, fn.__globals__, scope)
     values = dict(closure_values(fn))
     missing = [name for name in rewritten.captured if name not in values]
     if missing:
@@ -103,7 +119,10 @@ def instantiate(rewritten: Rewritten, fn: FunctionType, tracer: Any) -> Callable
             rewritten.loc,
             help="define it before the kernel",
         )
-    return scope[_FACTORY](tracer, *(values[name] for name in rewritten.captured))
+    captured = (values[name] for name in rewritten.captured)
+    made: FunctionType = scope[_FACTORY](tracer, locals, *captured)
+    made.__code__ = made.__code__.replace(co_name=rewritten.name)  # for tracebacks
+    return made
 
 
 def closure_values(fn: FunctionType) -> dict[str, Any]:

@@ -1,17 +1,16 @@
 """The tracer: what the rewritten function calls for each construct of the author's function.
 
-It decides whether a construct is Python, carried out now, or becomes code of the kernel, and keeps Python's meaning
-of names across branches and loops: a name bound inside code of the kernel ends with it, and reading it afterwards is
-an error at that place. Writes only to the `Builder`.
+It decides whether a construct is Python, carried out now, or becomes code of the kernel, and keeps
+Python's meaning of names: a value is computed where it is written, and a name bound inside code of
+the kernel ends with it. Writes only to the `Builder`.
 """
 
 from __future__ import annotations
 
-import inspect
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, cast
 
 from tilelang.errors import (
     InternalError,
@@ -21,95 +20,51 @@ from tilelang.errors import (
     TileRuntimeError,
     TileTypeError,
     error,
+    warning,
 )
+from tilelang.frontend.calls import (
+    check_builtin,
+    check_iterable,
+    keeps_arguments,
+    range_of,
+    signature_error,
+)
+from tilelang.frontend.control import IfHandle, LoopHandle, pick
+from tilelang.frontend.operators import (
+    BINARY,
+    IN_PLACE,
+    UNARY,
+    compare,
+    is_static,
+    join,
+    known,
+    reads_memory,
+)
+from tilelang.frontend.unusable import Unusable, check_usable
 from tilelang.ir.build import Builder
-from tilelang.ir.expr import BinaryOp, Const, Expr, Load
-from tilelang.ir.tile import Alloc, Assert, Break, Continue, If, Stmt, While
+from tilelang.ir.expr import BinaryOp, Const, Var
+from tilelang.ir.tile import Alloc, Assert, Break, Continue, Stmt
 from tilelang.language.buffers import BufferRef, RegionRef, VarRef
-from tilelang.language.loops import LoopFrame, serial
+from tilelang.language.loops import serial
 from tilelang.language.pointers import make_tensor
-from tilelang.language.values import (
-    Value,
-    binary,
-    condition,
-    describe,
-    divide,
-    is_scalar,
-    logical,
-    logical_not,
-    select,
-)
-
-_PYTHON_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<<": operator.lshift, ">>": operator.rshift, "==": operator.eq, "!=": operator.ne, "<": operator.lt,
-    "<=": operator.le, ">": operator.gt, ">=": operator.ge, "is": operator.is_, "is not": operator.is_not,
-    "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
-}  # fmt: skip
-_COMPARES = {op.value for op in BinaryOp if op.is_compare}
-
-
-class Unusable:
-    """Stands for a name that has no value here; every use of it is an error that says why."""
-
-    def __init__(
-        self, name: str, why: str, loc: Loc | None, builder: Builder, *, parameter: bool = False
-    ) -> None:
-        self.__dict__.update(
-            _name=name, _why=why, _loc=loc, _builder=builder, is_parameter=parameter
-        )
-
-    def refuse(self, *_: Any, **__: Any) -> Any:
-        """Raise the error."""
-        raise error(
-            "name",
-            f"{self._name} {self._why}",
-            self._builder.loc,
-            cls=TileRuntimeError,
-            help=self._help(),
-            related=((self._loc, "here"),) if self._loc is not None else (),
-        )
-
-    def _help(self) -> str:
-        if self.is_parameter:
-            return f"declare it before the launch: `{self._name}: T.Tensor[[M, N], T.float16]`"
-        return (
-            f"keep it in a variable: `{self._name} = T.alloc_var(dtype, init=...)` before, "
-            "then assign to it"
-        )
-
-    def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__"):
-            raise AttributeError(attribute)
-        return self.refuse()
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = (
-        refuse
-    )
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __and__ = __rand__ = __or__ = __ror__ = (
-        refuse
-    )
-    __xor__ = __rxor__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __neg__ = (
-        __invert__
-    ) = refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = __setitem__ = __call__ = __iter__ = (
-        __bool__
-    ) = refuse
-    __index__ = __int__ = __float__ = __len__ = refuse
+from tilelang.language.values import Value, condition, describe, is_scalar, logical_not, select
 
 
 @dataclass
 class Tracer:
-    """Drives one trace of one function; `caller` is where a macro was called, `parent` the tracer of that call."""
+    """Drives one trace of one function; `caller` is where a macro was called.
+
+    `statement` is how many statements the current block had when the author's statement began.
+    """
 
     builder: Builder
     locs: Sequence[Loc]
     is_macro: bool = False
     caller: Loc | None = None
     declare_parameter: Callable[[Builder, str, Any, Loc], Any] | None = None
+    statement: int = 0
 
-    # -- places ---------------------------------------------------------------------------------------------------
+    # -- places -------------------------------------------------------------------------------------
 
     def _go(self, k: int) -> Loc:
         loc = self.locs[k]
@@ -122,27 +77,48 @@ class Tracer:
         """A statement begins; `names` are what it is about to bind."""
         self._go(k)
         self.builder.hints[:] = names
+        self.statement = len(self.builder.statements)
 
-    # -- expressions ----------------------------------------------------------------------------------------------
+    # -- expressions --------------------------------------------------------------------------------
 
     def item(self, k: int, obj: Any, index: Any) -> Any:
         """`obj[index]`."""
         self._go(k)
+        check_usable(obj, index)
         return obj[index]
 
     def slice_(self, k: int, start: Any, stop: Any, step: Any) -> slice:
         """`start:stop:step` inside an index."""
         return slice(start, stop, step)
 
+    def attribute(self, k: int, obj: Any, name: str) -> Any:
+        """`obj.name`."""
+        self._go(k)
+        return getattr(obj, name)
+
+    def operate(self, k: int, op: str, a: Any, b: Any) -> Any:
+        """`a op b`."""
+        self._go(k)
+        check_usable(a, b)
+        return BINARY[op](a, b)
+
+    def unary(self, k: int, op: str, value: Any) -> Any:
+        """`-value`, `+value`, `~value`."""
+        self._go(k)
+        check_usable(value)
+        return UNARY[op](value)
+
     def call(self, k: int, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         """`fn(*args, **kwargs)`, with the place of the call known to whatever it emits."""
         outer = self.builder.loc
         loc = self._go(k)
-        for value in (*args, *kwargs.values()):
-            if isinstance(value, Unusable):
-                value.refuse()
+        check_usable(fn, *args, *kwargs.values())
         if fn is range:
-            return _range(args)
+            return range_of(args)
+        if getattr(fn, "__module__", None) == "builtins":
+            check_builtin(fn, args)
+        elif keeps_arguments(fn):
+            args = self._settled(args)
         try:
             return fn(*args, **kwargs)
         except TileError as exc:
@@ -150,90 +126,94 @@ class Tracer:
                 exc.with_loc(loc) if any(d.loc is None for d in exc.diagnostics) else exc
             ) from None
         except TypeError as exc:
-            raise _signature_error(fn, args, kwargs, loc) or exc from None
+            raise signature_error(fn, args, kwargs, loc) or exc from None
         finally:
             self.builder.loc = outer
 
     def bool_op(self, k: int, word: str, *operands: Callable[[], Any]) -> Any:
-        """`a and b` / `a or b`: Python's while the left side is known, a logical operator of the kernel after that."""
-        self._go(k)
+        """`a and b` / `a or b`: Python's while the left side is known, then a logical operator of the kernel."""
         op = BinaryOp.AND if word == "and" else BinaryOp.OR
         left = operands[0]()
+        check_usable(left)
         for operand in operands[1:]:
-            if _is_static(left):
-                decided = not left if op is BinaryOp.AND else bool(left)
-                if decided:
+            if is_static(left):
+                if bool(left) is (op is BinaryOp.OR):
                     return left
                 left = operand()
-                continue
-            before = len(self.builder.statements)
-            right = operand()
-            if len(self.builder.statements) != before:
-                raise error(
-                    "syntax",
-                    f"the right side of `{word}` does more than compute a value",
-                    self.builder.loc,
-                    cls=TileRuntimeError,
-                    help="compute it in a statement of its own before the condition",
-                )
-            left = logical(op, left, right)
+            else:
+                right = self._pure(k, operand, f"the right side of `{word}`")
+                left = known(join(op, left, right))
+            check_usable(left)
         return left
+
+    def _pure(self, k: int, operand: Callable[[], Any], what: str) -> Any:
+        """The value of an operand that is computed only under a condition: it may emit nothing."""
+        before = len(self.builder.statements)
+        value = operand()
+        self._go(k)
+        check_usable(value)
+        if len(self.builder.statements) != before:
+            raise error(
+                "syntax",
+                f"{what} does more than compute a value",
+                self.builder.loc,
+                cls=TileRuntimeError,
+                help="compute it in a statement of its own, under `if` where it must be guarded",
+            )
+        return value
 
     def not_(self, k: int, value: Any) -> Any:
         """`not value`."""
         self._go(k)
-        return (not value) if _is_static(value) else logical_not(value)
+        check_usable(value)
+        return (not value) if is_static(value) else known(logical_not(value))
 
     def if_expression(
         self, k: int, test: Any, then: Callable[[], Any], orelse: Callable[[], Any]
     ) -> Any:
         """`then if test else orelse`; in the kernel, loads of the arm not taken do not happen."""
         self._go(k)
-        if _is_static(test):
+        check_usable(test)
+        if is_static(test):
             return then() if test else orelse()
-        before = len(self.builder.statements)
-        arms = then(), orelse()
-        if len(self.builder.statements) != before:
-            raise error(
-                "syntax",
-                "an arm of the conditional expression does more than compute a value",
-                self.builder.loc,
-                help="use an `if` statement and a T.alloc_var",
-            )
+        arms = [
+            self._pure(k, arm, "an arm of the conditional expression") for arm in (then, orelse)
+        ]
         return select(test, *arms, lazy=True)
 
     def compare(self, k: int, ops: Sequence[str], *operands: Any) -> Any:
         """`a < b < c`: each neighbouring pair, joined by `and`."""
         self._go(k)
-        result: Any = True
-        for op, a, b in zip(ops, operands[:-1], operands[1:], strict=True):
-            pair = self._compare_pair(op, a, b)
-            if result is True:
-                result = pair
-            elif _is_static(result):
-                result = result and pair
-            else:
-                result = logical(BinaryOp.AND, result, pair)
-        return result
+        return compare(ops, operands)
 
-    def _compare_pair(self, op: str, a: Any, b: Any) -> Any:
-        for side in (a, b):
-            if isinstance(side, Unusable):
-                side.refuse()
-        symbolic = any(isinstance(x, Value) for x in (a, b)) and is_scalar(a) and is_scalar(b)
-        return (
-            _value(binary(BinaryOp(op), a, b))
-            if symbolic and op in _COMPARES
-            else _PYTHON_OPERATORS[op](a, b)
-        )
+    def iterable(self, k: int, value: Any) -> Any:
+        """What a comprehension runs over: something known."""
+        self._go(k)
+        check_usable(value)
+        return check_iterable(value)
 
-    # -- names ----------------------------------------------------------------------------------------------------
+    def filter(self, k: int, value: Any) -> Any:
+        """The `if` of a comprehension."""
+        self._go(k)
+        check_usable(value)
+        if not is_static(value):
+            raise error(
+                "syntax",
+                "the filter of a comprehension is not known while the kernel is traced",
+                self.builder.loc,
+                cls=TileTypeError,
+                help="loop with a `for` statement and test with `if`",
+            )
+        return value
+
+    # -- names --------------------------------------------------------------------------------------
 
     def assign(
         self, k: int, name: str, value: Any, names: Mapping[str, Any], snapshot: bool
     ) -> Any:
         """`name = value`: a store where the name is a variable of the kernel, else a new meaning of the name."""
         self._go(k)
+        check_usable(value)
         current = names.get(name)
         if (
             isinstance(current, VarRef)
@@ -242,86 +222,91 @@ class Tracer:
         ):
             current.set(value)
             return current
-        if isinstance(value, Unusable):
-            value.refuse()
         return self._bind(name, value, snapshot=snapshot)
 
     def _bind(self, name: str, value: Any, *, snapshot: bool) -> Any:
         """A computed value gets a name in the kernel here, so that later stores do not change it."""
-        if isinstance(value, VarRef):
-            return Value(self.builder.let(value.expr, name)) if snapshot else value
-        if (
-            isinstance(value, Value)
-            and not isinstance(value.expr, Const)
-            and self.builder.launch is not None
-        ):
-            if not any(True for n in value.expr.children()) and not isinstance(value.expr, Load):
-                return value  # a variable: it has a name already
-            return Value(self.builder.let(value.expr, name))
-        return _value(value) if isinstance(value, Value) else value
+        if isinstance(value, VarRef) and not snapshot:
+            return value
+        if not isinstance(value, Value):
+            return self._settled(value)
+        if isinstance(value.expr, (Const, Var)):
+            return known(value)
+        if self.builder.launch is None and not reads_memory(value.expr):
+            return value
+        return Value(self.builder.let(value.expr, name))
+
+    def _settled(self, value: Any) -> Any:
+        """`value`, with the reads of memory in it (also in tuples, lists and dictionaries) done here."""
+        if isinstance(value, Value):
+            settled = isinstance(value, VarRef) or not reads_memory(value.expr)
+            return value if settled else Value(self.builder.let(value.expr, "t"))
+        if type(value) is tuple:
+            return tuple(self._settled(v) for v in cast("tuple[Any, ...]", value))
+        if type(value) is list:
+            items = cast("list[Any]", value)
+            items[:] = [self._settled(v) for v in items]
+        elif type(value) is dict:
+            table = cast("dict[Any, Any]", value)
+            for key in table:
+                table[key] = self._settled(table[key])
+        return value
 
     def augment(self, k: int, name: str, op: str, current: Any, value: Any) -> Any:
         """`name op= value`."""
         self._go(k)
-        if isinstance(current, BufferRef):
-            raise error(
-                "syntax",
-                f"`{op}=` on the whole buffer {current.name}",
-                self.builder.loc,
-                cls=TileRuntimeError,
-                help="write the loop: `for i in T.Parallel(n): buffer[i] += ...`",
-            )
+        check_usable(current, value)
         if isinstance(current, VarRef):
-            current.set(self._operate(op, Value(current.expr), value))
+            current.set(BINARY[op](Value(current.expr), value))
             return current
-        return self._bind(name, self._operate(op, current, value), snapshot=True)
+        return self._bind(name, IN_PLACE[op](current, value), snapshot=True)
 
     def augment_item(self, k: int, obj: Any, index: Any, op: str, value: Any) -> None:
         """`obj[index] op= value`: a read and a write, not an atomic."""
         self._go(k)
-        self.set_item(k, obj, index, self._operate(op, obj[index], value))
-
-    def _operate(self, op: str, a: Any, b: Any) -> Any:
-        if op == "/" and (isinstance(a, Value) or isinstance(b, Value)):
-            return divide(a, b)
-        return _PYTHON_OPERATORS[op](a, b)
+        check_usable(obj, index, value)
+        self.set_item(k, obj, index, IN_PLACE[op](obj[index], value))
 
     def set_item(self, k: int, obj: Any, index: Any, value: Any) -> None:
-        """`obj[index] = value`."""
+        """`obj[index] = value`; an element of a Python container that is a variable of the kernel is stored to."""
         self._go(k)
-        if isinstance(value, Unusable):
-            value.refuse()
+        check_usable(obj, index, value)
+        if isinstance(obj, (list, dict)):
+            table = cast("dict[Any, Any]", obj)
+            is_slot = index in table if isinstance(obj, dict) else not isinstance(index, slice)
+            current = table[index] if is_slot else None
+            if isinstance(current, VarRef) and is_scalar(value) and not isinstance(value, VarRef):
+                current.set(value)
+                return
+            value = self._settled(value)
         obj[index] = value
 
     def frozen(self, k: int, value: Any) -> Any:
         """The right side of an assignment to several targets: everything is read before anything is stored."""
         self._go(k)
-        return self._freeze(value)
+        check_usable(value)
+        return self._frozen(value)
 
-    def _freeze(self, value: Any) -> Any:
-        if isinstance(value, (tuple, list)):
-            return type(value)(self._freeze(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(value, Value) and not (isinstance(value, VarRef) and self._is_new(value)):
-            reads = any(isinstance(n, Load) for n in value.expr.walk())
-            return Value(self.builder.let(value.expr, "t")) if reads else value
+    def _frozen(self, value: Any) -> Any:
+        if type(value) in (tuple, list):
+            return type(value)(self._frozen(v) for v in value)
+        if isinstance(value, VarRef) and self._is_new(value):
+            return value
+        if isinstance(value, Value) and reads_memory(value.expr):
+            return Value(self.builder.let(value.expr, "t"))
         return value
 
     def _is_new(self, var: VarRef) -> bool:
         """Whether the variable was allocated by the very statement that is being traced."""
-        allocs = (s for s in reversed(self.builder.statements) if isinstance(s, Alloc))
-        last = next((s for s in allocs if s.buffer.name == var.buffer.name), None)
-        loc = self.builder.loc
-        return (
-            last is not None
-            and last.loc is not None
-            and loc is not None
-            and last.loc.line == loc.line
+        return any(
+            isinstance(s, Alloc) and s.buffer.name == var.name
+            for s in self.builder.statements[self.statement :]
         )
 
     def unpack(self, k: int, value: Any, count: int) -> list[Any]:
         """The right side of `a, b, ... = value`."""
         self._go(k)
-        if isinstance(value, (Value, BufferRef, RegionRef)):
+        if isinstance(value, (BufferRef, RegionRef)) or (isinstance(value, Value) and count != 1):
             raise error(
                 "syntax",
                 f"{describe(value)} cannot be unpacked",
@@ -329,14 +314,14 @@ class Tracer:
                 cls=TileTypeError,
                 expected=f"{count} values",
             )
-        items = list(value)
+        items = list(islice(check_iterable(value), count + 1))
         if len(items) != count:
             raise error(
                 "value",
                 "wrong number of values to unpack",
                 self.builder.loc,
                 expected=str(count),
-                got=str(len(items)),
+                got=str(len(items)) if len(items) < count else f"more than {count}",
             )
         return items
 
@@ -361,20 +346,38 @@ class Tracer:
     def expression(self, k: int, value: Any) -> None:
         """An expression as a statement; its value is not used."""
         self._go(k)
-        if isinstance(value, Unusable):
-            value.refuse()
+        check_usable(value)
 
     def asserted(self, k: int, test: Any, message: Any) -> None:
         """`assert test, message`."""
         loc = self._go(k)
-        if not _is_static(test):
+        check_usable(test)
+        if not is_static(test):
             self.builder.emit(Assert(condition(test), message=str(message), loc=loc))
         elif not test:
             raise AssertionError(message)
 
+    def raising(self, k: int) -> None:
+        """`raise`: an error of the trace, which has no meaning where the kernel decides."""
+        loc = self._go(k)
+        if any(kind != "python" for kind in self.builder.loops):
+            raise error(
+                "syntax",
+                "`raise` under a condition or in a loop of the kernel",
+                loc,
+                help="use T.device_assert(condition, message) to stop a launch",
+            )
+
+    def dead(self, k: int, word: str) -> None:
+        """Statements that follow a `break`, `continue`, `return` or `raise` are not traced."""
+        self.builder.warnings.append(
+            warning("syntax", f"code after `{word}` never runs", self._go(k))
+        )
+
     def returned(self, k: int, value: Any) -> Any:
         """`return value`: anything from a macro, the outputs of T.empty from a kernel function."""
         loc = self._go(k)
+        check_usable(value)
         if any(kind != "python" for kind in self.builder.loops):
             raise error(
                 "syntax",
@@ -415,7 +418,7 @@ class Tracer:
         current = getattr(obj, name)
         if isinstance(current, VarRef):
             current = Value(current.expr)
-        self.set_attribute(k, obj, name, self._operate(op, current, value))
+        self.set_attribute(k, obj, name, IN_PLACE[op](current, value))
 
     def break_(self, k: int) -> bool:
         """`break`: True where the loop is Python's."""
@@ -431,12 +434,13 @@ class Tracer:
         if inner == "python":
             return True
         enclosing = next((kind for kind in reversed(self.builder.loops) if kind != "if"), "none")
-        if enclosing == "sequential":
+        if enclosing == "sequential" or (enclosing == "nest" and node is Continue):
             self.builder.emit(node(loc=loc))
             return False
         what = {
             "python": f"`{word}` of a loop that is expanded while tracing, under a condition of the kernel",
             "parallel": f"`{word}` in T.Parallel, whose iterations have no order",
+            "nest": f"`{word}` in T.grid, which is several loops of the kernel",
         }.get(enclosing, f"`{word}` outside a loop")
         raise error(
             "syntax",
@@ -446,37 +450,32 @@ class Tracer:
             help="loop with T.serial, or guard the statements with `if`",
         )
 
-    # -- control flow ---------------------------------------------------------------------------------------------
+    # -- control flow -------------------------------------------------------------------------------
 
     def if_begin(
-        self, k: int, test: Any, names: Sequence[str], known: Mapping[str, Any]
+        self, k: int, test: Any, names: Sequence[str], current: Mapping[str, Any]
     ) -> IfHandle:
         """`if test:` begins."""
         loc = self._go(k)
-        if isinstance(test, (BufferRef, RegionRef, Unusable)):
-            bool(test)  # raises the error of its class
-        static = bool(test) if _is_static(test) else None
+        check_usable(test)
+        static = bool(test) if isinstance(test, RegionRef) or is_static(test) else None
         cond = None if static is not None else condition(test)
-        return IfHandle(self, loc, static, cond, names, _pick(names, known))
+        return IfHandle(self.builder, loc, static, cond, names, pick(names, current))
 
     def for_begin(
         self,
         k: int,
         iterable: Any,
+        targets: int,
         names: Sequence[str],
         carried: Sequence[str],
-        known: Mapping[str, Any],
+        current: Mapping[str, Any],
     ) -> LoopHandle:
         """`for ... in iterable:` begins: a loop of the kernel, or Python's over something known."""
         loc = self._go(k)
-        if isinstance(iterable, Unusable):
-            iterable.refuse()
-        if isinstance(iterable, range):
-            iterable = (
-                serial(iterable.start, iterable.stop, iterable.step)
-                if self.builder.launch
-                else iterable
-            )
+        check_usable(iterable)
+        if isinstance(iterable, range) and self.builder.launch is not None:
+            iterable = serial(iterable.start, iterable.stop, iterable.step)
         if isinstance(iterable, (Value, BufferRef, RegionRef)):
             raise error(
                 "syntax",
@@ -485,8 +484,10 @@ class Tracer:
                 cls=TileTypeError,
                 help="loop over indices: `for i in T.serial(n)`",
             )
+        before = pick(names, current)
+        hints = list(self.builder.hints)
         return LoopHandle(
-            self, loc, iterable, names, carried, _pick(names, known), hints=list(self.builder.hints)
+            self.builder, loc, iterable, names, carried, before, targets=targets, hints=hints
         )
 
     def while_begin(
@@ -495,13 +496,15 @@ class Tracer:
         test: Callable[[], Any],
         names: Sequence[str],
         carried: Sequence[str],
-        known: Mapping[str, Any],
+        current: Mapping[str, Any],
     ) -> LoopHandle:
         """`while test:` begins."""
-        loc = self._go(k)
-        before = len(self.builder.statements)
-        value = test()
-        if _is_static(value) and value:
+        value = self._pure(k, test, "the condition of `while`")
+        loc, before = self._go(k), pick(names, current)
+        if not is_static(value):
+            cond = condition(value)
+            return LoopHandle(self.builder, loc, None, names, carried, before, cond=cond)
+        if value:
             raise error(
                 "syntax",
                 "the condition of `while` is always true while the kernel is traced",
@@ -509,220 +512,10 @@ class Tracer:
                 cls=TileRuntimeError,
                 help="a name that the loop changes must be a variable: `i = T.alloc_var('int32', init=...)`",
             )
-        if len(self.builder.statements) != before:
-            raise error("syntax", "the condition of `while` does more than compute a value", loc)
-        cond = condition(value)
-        return LoopHandle(self, loc, None, names, carried, _pick(names, known), cond=cond)
-
-
-@dataclass
-class IfHandle:
-    """One `if` while it is traced; `static` is the known truth, else `cond` is the condition in the kernel."""
-
-    tracer: Tracer
-    loc: Loc
-    static: bool | None
-    cond: Expr | None
-    names: Sequence[str]
-    before: dict[str, Any]
-    now: dict[str, Any] = field(default_factory=dict[str, Any])
-    arms: list[tuple[Stmt, ...]] = field(default_factory=list["tuple[Stmt, ...]"])
-    after: list[dict[str, Any]] = field(default_factory=list["dict[str, Any]"])
-
-    def arm(self, taken: bool, known: Mapping[str, Any]) -> bool:
-        """Whether to trace this arm. In the kernel both are traced, each from the names before the `if`."""
-        if self.static is not None:
-            self.now = self.before if taken else _pick(self.names, known)
-            return self.static is taken
-        builder = self.tracer.builder
-        if taken:
-            builder.loops.append("if")
-        else:
-            self._finish(known)
-        builder.open()
-        self.now = self.before
-        return True
-
-    def _finish(self, known: Mapping[str, Any]) -> None:
-        self.arms.append(self.tracer.builder.close())
-        self.after.append(_pick(self.names, known))
-
-    def end(self, known: Mapping[str, Any]) -> None:
-        """Both arms are traced: emit the statement and join the names."""
-        if self.static is not None or self.cond is None:
-            self.now = _pick(self.names, known)
-            return
-        self._finish(known)
-        builder = self.tracer.builder
-        builder.loops.pop()
-        builder.loc = self.loc
-        builder.emit(If(self.cond, self.arms[0], orelse=self.arms[1], loc=self.loc))
-        self.now = {n: self._joined(n) for n in self.names}
-
-    def _joined(self, name: str) -> Any:
-        a, b = self.after[0].get(name, _MISSING), self.after[1].get(name, _MISSING)
-        if a is b or _same_constant(a, b):
-            return a
-        why = "is bound under a condition of the kernel, so it has no one value after the `if`"
-        return Unusable(name, why, self.loc, self.tracer.builder)
-
-    def value(self, name: str) -> Any:
-        """What `name` means from here on."""
-        return _present(name, self.now, self.loc, self.tracer.builder)
-
-
-@dataclass
-class LoopHandle:
-    """One loop while it is traced: a `LoopFrame` or a condition of the kernel, or any Python iterable."""
-
-    tracer: Tracer
-    loc: Loc
-    iterable: Any
-    names: Sequence[str]
-    carried: Sequence[str]
-    before: dict[str, Any]
-    cond: Expr | None = None
-    hints: list[str] = field(default_factory=list[str])
-    last: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    @property
-    def _of_kernel(self) -> bool:
-        return self.cond is not None or isinstance(self.iterable, LoopFrame)
-
-    def rounds(self) -> Iterator[Any]:
-        """What the `for` of the rewritten function runs over: one round for a loop of the kernel."""
-        builder = self.tracer.builder
-        if isinstance(self.iterable, LoopFrame):
-            yield self.iterable.enter(builder, self.hints)
-            builder.loc = self.loc
-            self.iterable.leave(builder)
-        elif self.cond is not None:
-            builder.loops.append("sequential")
-            builder.open()
-            yield None
-            builder.loops.pop()
-            body = builder.close()
-            builder.loc = self.loc
-            _check_progress(self.cond, body, self.loc)
-            builder.emit(While(self.cond, body, loc=self.loc))
-        else:
-            builder.loops.append("python")
-            try:
-                yield from self.iterable
-            finally:
-                builder.loops.pop()
-
-    def round(self, known: Mapping[str, Any]) -> None:
-        """A round ends: a name carried from round to round must be a variable of the kernel."""
-        self.last = _pick(self.names, known)
-        if not self._of_kernel:
-            return
-        for name in self.carried:
-            old, new = self.before.get(name, _MISSING), self.last.get(name, _MISSING)
-            if old is new or old is _MISSING or _same_constant(old, new):
-                continue
-            raise error(
-                "syntax",
-                f"{name} is rebound in a loop of the kernel, and read in the next round",
-                self.loc,
-                cls=TileRuntimeError,
-                expected="an immutable name, or a variable",
-                got=f"{name} = {describe(old)} before the loop, another value after one round",
-                help=f"make it a variable: `{name} = T.alloc_var(dtype, init=...)`; assigning to it then stores",
-            )
-
-    def value(self, name: str) -> Any:
-        """What `name` means after the loop."""
-        builder = self.tracer.builder
-        if not self._of_kernel:
-            return _present(name, self.last or self.before, self.loc, builder)
-        old, new = self.before.get(name, _MISSING), self.last.get(name, _MISSING)
-        if old is new or (old is not _MISSING and _same_constant(old, new)):
-            return _present(name, self.before, self.loc, builder)
-        why = "is bound inside a loop of the kernel, so it has no value after the loop"
-        return Unusable(name, why, self.loc, builder)
-
-
-_MISSING = object()
-
-
-def _pick(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
-    return {n: known[n] for n in names if n in known}
-
-
-def _present(name: str, known: Mapping[str, Any], loc: Loc, builder: Builder) -> Any:
-    found = known.get(name, _MISSING)
-    return Unusable(name, "is not bound on this path", loc, builder) if found is _MISSING else found
-
-
-def _same_constant(a: Any, b: Any) -> bool:
-    plain = (int, float, str, bool, type(None))
-    return type(a) is type(b) and isinstance(a, plain) and a == b
-
-
-def _is_static(value: Any) -> bool:
-    """Whether the truth of `value` is known while the kernel is traced."""
-    if isinstance(value, Value):
-        return not isinstance(value, VarRef) and isinstance(value.expr, Const)
-    return not isinstance(value, (Expr, Unusable))
-
-
-def _value(value: Value) -> Any:
-    """A Python number for a known value of a literal's type, else the value itself."""
-    e = value.expr
-    return e.value if isinstance(e, Const) and str(e.dtype) in ("int32", "bool") else value
-
-
-def _range(args: tuple[Any, ...]) -> Any:
-    known = [a for a in args if isinstance(a, int)]
-    if len(known) == len(args):
-        return range(*known)
-    if not args:
-        raise error("value", "range() without arguments", expected="1 to 3 arguments")
-    if len(args) == 1:
-        return serial(args[0])
-    return serial(*args)
-
-
-def _check_progress(cond: Expr, body: tuple[Stmt, ...], loc: Loc) -> None:
-    """A loop whose condition reads nothing, and that is never left, would not end."""
-    reads = any(isinstance(n, Load) for n in cond.walk())
-    leaves = any(isinstance(n, Break) for s in body for n in s.walk())
-    if not reads and not leaves:
-        raise error(
-            "syntax",
-            "the condition of `while` never changes",
-            loc,
-            cls=TileRuntimeError,
-            help="a name that the loop changes must be a variable: `i = T.alloc_var('int32', init=...)`",
+        self.builder.warnings.append(
+            warning("syntax", "the condition of `while` is false: its body never runs", loc)
         )
-
-
-def _signature_error(
-    fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], loc: Loc
-) -> TileError | None:
-    """The located form of Python's complaint about arguments that do not fit a function of the language."""
-    module = getattr(fn, "__module__", "") or ""
-    if not module.startswith("tilelang."):
-        return None
-    try:
-        signature = inspect.signature(fn)
-    except (TypeError, ValueError):
-        return None
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as exc:
-        name = getattr(fn, "__name__", str(fn))
-        accepted = ", ".join(n for n in signature.parameters)
-        return error(
-            "option",
-            f"T.{name}: {exc}",
-            loc,
-            cls=TileTypeError,
-            expected=accepted,
-            help="see `help(T." + name + ")`",
-        )
-    return None
+        return LoopHandle(self.builder, loc, (), names, carried, before)
 
 
 def check_complete(builder: Builder) -> None:

@@ -53,6 +53,11 @@ class Value:
         """The element type."""
         return DataType(self.expr.dtype)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the value is a number that is known while the kernel is traced."""
+        return isinstance(self.expr, Const)
+
     def __add__(self, other: Any) -> Value:
         return binary(BinaryOp.ADD, self, other)
 
