@@ -113,15 +113,17 @@ def _widened(u: Unit, v: Val) -> Val:
     return Val(code, wide, v.axes, v.low, v.high, atom=True)
 
 
-def _narrowed(u: Unit, v: Val, dtype: DType) -> Val:
-    name = u.constant("cast", converter(v.dtype, dtype), (v.dtype, dtype, "", True))
-    out = value(f"{name}({v.code})" + ("[()]" if v.uniform else ""), dtype, v.axes, atom=True)
-    return out
+def _narrowed(u: Unit, v: Val, dtype: DType, *, exact: bool = False) -> Val:
+    """Back in the narrow type; an `exact` result is a value of it already, so infinity stays."""
+    saturate = not exact
+    name = u.constant("cast", converter(v.dtype, dtype, "", saturate), (v.dtype, dtype, "", saturate))
+    return value(f"{name}({v.code})" + ("[()]" if v.uniform else ""), dtype, v.axes, atom=True)
 
 
 def _float(u: Unit, op: BinaryOp, a: Val, b: Val) -> Val:
     if is_narrow(a.dtype):
-        return _narrowed(u, _float(u, op, _widened(u, a), _widened(u, b)), a.dtype)
+        exact = op in (BinaryOp.MIN, BinaryOp.MAX)
+        return _narrowed(u, _float(u, op, _widened(u, a), _widened(u, b)), a.dtype, exact=exact)
     axes = a.axes | b.axes
     if op in _FLOAT_CALLS:
         return Val(f"{_FLOAT_CALLS[op]}({a.code}, {b.code})", a.dtype, axes, atom=True)
@@ -219,5 +221,5 @@ def unary(u: Unit, op: UnaryOp, a: Val) -> Val:
         return ranged(f"{symbol}{a.text}", a.dtype, low, high, a)
     if is_narrow(a.dtype):
         wide = _widened(u, a)
-        return _narrowed(u, Val(f"{symbol}{wide.text}", wide.dtype, a.axes), a.dtype)
+        return _narrowed(u, Val(f"{symbol}{wide.text}", wide.dtype, a.axes), a.dtype, exact=True)
     return value(f"{symbol}{a.text}", a.dtype, a.axes)

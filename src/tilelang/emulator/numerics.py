@@ -144,8 +144,8 @@ def _exact(fn: Function, dtype: DType, gives_bool: bool) -> Function:
     enter = _in(dtype, F32)
     if gives_bool:
         return lambda x: fn(enter(x))
-    leave = converter(F32, dtype)
-    return lambda *xs: leave(np.asarray(fn(*(enter(x) for x in xs)), np.float32))
+    leave = converter(F32, dtype, "", saturate=False)
+    return lambda x: leave(np.asarray(fn(enter(x)), np.float32))
 
 
 def _integers(fn: Function, dtype: DType, gives: Gives) -> Function:
