@@ -1,4 +1,4 @@
-"""Calls that an author's function makes while it is traced: Python's builtins, and errors of signatures."""
+"""Calls that an author's function makes while it is traced: builtins, and errors of signatures."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def range_of(args: tuple[Any, ...]) -> Any:
 def signature_error(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], loc: Loc
 ) -> TileError | None:
-    """The located form of Python's complaint about arguments that do not fit a function of the language."""
+    """Python's complaint about arguments, located, where `fn` is a function of the language."""
     module = getattr(fn, "__module__", "") or ""
     if not module.startswith("tilelang."):
         return None

@@ -1,4 +1,4 @@
-"""Branches and loops while they are traced: what runs, what is emitted, and what names mean afterwards.
+"""Branches and loops while they are traced: what runs, what is emitted, what names mean afterwards.
 
 A branch or loop that Python decides runs as Python. One of the kernel is traced once per arm (once
 for a loop), and a name bound inside it has no value after it, unless it is the same either way.
@@ -21,7 +21,10 @@ from tilelang.language.values import Value, describe
 
 @dataclass
 class IfHandle:
-    """One `if` while it is traced; `static` is the known truth, else `cond` is the condition in the kernel."""
+    """One `if` while it is traced.
+
+    `static` is the known truth; where it is None, `cond` is the condition in the kernel.
+    """
 
     builder: Builder
     loc: Loc
@@ -34,7 +37,7 @@ class IfHandle:
     after: list[dict[str, Any]] = field(default_factory=list["dict[str, Any]"])
 
     def arm(self, taken: bool, known: Mapping[str, Any]) -> bool:
-        """Whether to trace this arm. In the kernel both are traced, each from the names before the `if`."""
+        """Whether to trace this arm: in the kernel both, each from the names before the `if`."""
         if self.static is not None:
             self.now = self.before if taken else pick(self.names, known)
             return self.static is taken
@@ -75,10 +78,10 @@ class IfHandle:
 
 @dataclass
 class LoopHandle:
-    """One loop while it is traced: a `LoopFrame` or a condition of the kernel, or any Python iterable.
+    """One loop while it is traced: a `LoopFrame` or condition of the kernel, or a Python iterable.
 
-    `carried` are the names that a round reads from the round before; `targets` is the number of loop
-    variables where they are written as a tuple, else 0.
+    `carried` are the names that a round reads from the round before; `targets` is the number of
+    loop variables where they are written as a tuple, else 0.
     """
 
     builder: Builder
@@ -97,7 +100,7 @@ class LoopHandle:
         return self.cond is not None or isinstance(self.iterable, LoopFrame)
 
     def rounds(self) -> Iterator[Any]:
-        """What the `for` of the rewritten function runs over: one round for a loop of the kernel."""
+        """What the rewritten `for` runs over: one round for a loop of the kernel."""
         builder = self.builder
         if isinstance(self.iterable, LoopFrame):
             yield self._enter(self.iterable)
@@ -151,7 +154,8 @@ class LoopHandle:
                 cls=TileRuntimeError,
                 expected="an immutable name, or a variable",
                 got=f"{name} = {describe(old)} before the loop, another value after one round",
-                help=f"make it a variable: `{name} = T.alloc_var(dtype, init=...)`; assigning to it then stores",
+                help=f"make it a variable: `{name} = T.alloc_var(dtype, init=...)`; "
+                "assigning to it then stores",
             )
 
     def end(self, known: Mapping[str, Any]) -> None:
@@ -169,6 +173,8 @@ class LoopHandle:
         why = "is bound inside a loop of the kernel, so it has no value after the loop"
         return Unusable(name, why, self.loc, self.builder)
 
+
+CHANGING = "a name that the loop changes must be a variable: `i = T.alloc_var('int32', init=...)`"
 
 _MISSING = object()
 
@@ -197,7 +203,7 @@ def _check_progress(cond: Expr, body: Sequence[Stmt], loc: Loc) -> None:
         "the condition of `while` never changes",
         loc,
         cls=TileRuntimeError,
-        help="a name that the loop changes must be a variable: `i = T.alloc_var('int32', init=...)`",
+        help=CHANGING,
     )
 
 

@@ -41,13 +41,13 @@ def assigned(body: Iterable[ast.stmt]) -> list[str]:
 
 
 def exposed(body: Sequence[ast.stmt]) -> set[str]:
-    """The names that one round of `body` may read from before the round, and that it also assigns."""
+    """The names that a round of `body` may read from before the round, and that it also assigns."""
     reads, _ = _flow(body, frozenset())
     return reads & set(assigned(body))
 
 
 def _flow(body: Sequence[ast.stmt], known: frozenset[str]) -> tuple[set[str], frozenset[str]]:
-    """Names read before they are surely assigned, and the names surely assigned after `body`."""
+    """Names read before they are surely assigned, and those surely assigned after `body`."""
     reads: set[str] = set()
     for stmt in body:
         more, known = _one(stmt, known)
@@ -69,24 +69,23 @@ def _one(stmt: ast.stmt, known: frozenset[str]) -> tuple[set[str], frozenset[str
         case ast.If():
             a, after_a = _flow(stmt.body, known)
             b, after_b = _flow(stmt.orelse, known)
-            return read_names(stmt.test, known) | a | b, after_a & after_b
+            found = read_names(stmt.test, known) | a | b, after_a & after_b
         case ast.For():
             inside = known | set(target_names(stmt.target))
-            reads, _ = _flow(stmt.body, inside)
-            return read_names(stmt.iter, known) | reads, known
+            found = read_names(stmt.iter, known) | _flow(stmt.body, inside)[0], known
         case ast.While():
-            reads, _ = _flow(stmt.body, known)
-            return read_names(stmt.test, known) | reads, known
+            found = read_names(stmt.test, known) | _flow(stmt.body, known)[0], known
         case ast.With():
             reads: set[str] = set()
             for entry in stmt.items:
                 reads |= read_names(entry.context_expr, known)
                 known = known | set(target_names(entry.optional_vars))
             more, known = _flow(stmt.body, known)
-            return reads | more, known
+            found = reads | more, known
         case ast.AugAssign(target=ast.Name(id=name)):
-            return read_names(stmt.value, known) | ({name} - known), known | {name}
+            found = read_names(stmt.value, known) | ({name} - known), known | {name}
         case ast.FunctionDef() | ast.ClassDef():
-            return read_names(stmt, known), known | {stmt.name}
+            found = read_names(stmt, known), known | {stmt.name}
         case _:
-            return read_names(stmt, known), known | set(assigned([stmt]))
+            found = read_names(stmt, known), known | set(assigned([stmt]))
+    return found

@@ -1,6 +1,6 @@
-"""Python's operators while a kernel is traced: on known values Python's, on values of the kernel the language's.
+"""Python's operators while a kernel is traced.
 
-What enters: operands. What leaves: a Python object, or a `Value`.
+What enters: operands. What leaves: a Python object where they are known, else a `Value`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,16 @@ from tilelang.language.values import (
     select,
 )
 
+_NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+    "@": "matmul", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift",
+}  # fmt: skip
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "@": operator.matmul,
-    "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<<": operator.lshift, ">>": operator.rshift,
-}  # fmt: skip
+    symbol: getattr(operator, f"__{name}__") for symbol, name in _NAMES.items()
+}
 IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,
-    "//": operator.ifloordiv, "%": operator.imod, "**": operator.ipow, "@": operator.imatmul,
-    "&": operator.iand, "|": operator.ior, "^": operator.ixor,
-    "<<": operator.ilshift, ">>": operator.irshift,
-}  # fmt: skip
+    symbol: getattr(operator, f"__i{name}__") for symbol, name in _NAMES.items()
+}
 UNARY: dict[str, Callable[[Any], Any]] = {
     "-": operator.neg, "+": operator.pos, "~": operator.invert,
 }  # fmt: skip
@@ -136,7 +134,7 @@ def _contains(items: Any, x: Any) -> Any:
     if not isinstance(items, (list, tuple, set, frozenset, dict)):
         return x in items
     elements = list(cast("Iterable[Any]", items))
-    if not is_scalar(x) or is_static(x) and all(is_static(e) for e in elements):
+    if not is_scalar(x) or all(is_static(e) for e in (x, *elements)):
         return x in elements
     result: Any = False
     for element in elements:

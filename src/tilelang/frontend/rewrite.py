@@ -1,8 +1,9 @@
-"""The rewriter: an author's function as Python syntax in, the same with every construct routed through the tracer out.
+"""The rewriter: an author's function in, the same function with every construct sent to the tracer.
 
-The rewritten function runs as ordinary Python, so closures, helpers and comprehensions work while
-it is traced; the tracer (`trace.py`) decides for each construct whether it is Python or becomes
-code of the kernel. Every syntax node is either listed here or refused at its place.
+What enters and leaves is Python syntax. The rewritten function runs as ordinary Python, so
+closures, helpers and comprehensions work while it is traced; the tracer (`trace.py`) decides for
+each construct whether it is Python or becomes code of the kernel. Every syntax node is either
+listed here or refused at its place.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ast
 import linecache
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from tilelang.errors import Loc, error
 from tilelang.frontend.names import assigned, exposed, read_names, target_names
@@ -34,8 +35,8 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
 }
 _PLAIN_STATEMENTS = (ast.Pass, ast.Import, ast.ImportFrom, ast.FunctionDef)
 _PLAIN_EXPRESSIONS = (
-    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr, ast.FormattedValue,
-    ast.Starred, ast.keyword, ast.arguments, ast.arg, ast.expr_context,
+    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr,
+    ast.FormattedValue, ast.Starred, ast.keyword, ast.arguments, ast.arg, ast.expr_context,
 )  # fmt: skip
 _LAST: dict[type[ast.stmt], str] = {
     ast.Break: "break", ast.Continue: "continue", ast.Return: "return", ast.Raise: "raise",
@@ -54,7 +55,10 @@ _COMPARES: dict[type[ast.cmpop], str] = {
 
 @dataclass
 class Rewriter(ast.NodeTransformer):
-    """Rewrites the body of one function. `locs[k]` is the place that the k-th tracer call refers to."""
+    """Rewrites the body of one function.
+
+    `locs[k]` is the place that the k-th tracer call refers to.
+    """
 
     file: str
     function: str
@@ -63,7 +67,7 @@ class Rewriter(ast.NodeTransformer):
     _temps: int = 0
     _deferred: int = 0  # how many lambdas and comprehensions the expression at hand is inside
 
-    # -- helpers --------------------------------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------------
 
     def loc(self, node: ast.AST) -> Loc:
         """The place of a node in the author's file."""
@@ -73,10 +77,9 @@ class Rewriter(ast.NodeTransformer):
             end = 10_000  # the whole of its first line
         # Python counts bytes; a caret stands under characters.
         text = linecache.getline(self.file, line).encode()
-        columns = [
-            len(text[:n].decode(errors="ignore")) + 1 if text else n + 1 for n in (start, end)
-        ]
-        return Loc(self.file, line, *columns, self.function)
+        if text:
+            start, end = (len(text[:n].decode(errors="ignore")) for n in (start, end))
+        return Loc(self.file, line, start + 1, end + 1, self.function)
 
     def _place(self, node: ast.AST) -> ast.Constant:
         self.locs.append(self.loc(node))
@@ -94,7 +97,7 @@ class Rewriter(ast.NodeTransformer):
         """Raise the error for a construct that is not part of the language."""
         raise error("syntax", f"{what} is not part of the language", self.loc(node), help=way_out)
 
-    # -- statements -----------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Rewrite the statements of a block; never empty."""
@@ -199,13 +202,13 @@ class Rewriter(ast.NodeTransformer):
                 ]
                 for n, element in enumerate(elts):
                     part = ast.Subscript(_get(temp), ast.Constant(n), ast.Load())
-                    out += self._assign(element, part, node, snapshot=True)
+                    out += self._assign(element, part, node, snapshot=False)
                 return out
             case ast.Attribute() if self.attributes:
                 obj, name = self.visit(target.value), ast.Constant(target.attr)
                 return [ast.Expr(self._tracer("set_attribute", target, obj, name, value))]
             case _:
-                self.refuse(
+                return self.refuse(
                     target,
                     "assignment to an attribute",
                     "keep the value in a local name or a buffer",
@@ -244,7 +247,7 @@ class Rewriter(ast.NodeTransformer):
                 call = self._tracer("augment_attribute", node, obj, name, op, value)
                 return [ast.Expr(call)]
             case _:
-                self.refuse(
+                return self.refuse(
                     node.target,
                     "assignment to an attribute",
                     "keep the value in a local name or a buffer",
@@ -266,8 +269,8 @@ class Rewriter(ast.NodeTransformer):
 
     def _stmt_for(self, node: ast.For) -> list[ast.stmt]:
         self._no_else(node)
-        several = isinstance(node.target, (ast.Tuple, ast.List))
-        targets = ast.Constant(len(node.target.elts) if several else 0)
+        target = node.target
+        targets = ast.Constant(len(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else 0)
         begin = self._tracer("for_begin", node.iter, self.visit(node.iter), targets)
         return self._loop(node, begin, node.target)
 
@@ -315,14 +318,14 @@ class Rewriter(ast.NodeTransformer):
         ]
         return [ast.With(items, self.block(node.body))]
 
-    # -- expressions ----------------------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------
 
     def visit(self, node: ast.AST) -> ast.expr:
         """Rewrite an expression; refuse a node that is not listed."""
         refused = _REFUSED.get(type(node))
         if refused is not None:
             self.refuse(node, *refused)
-        method = getattr(self, f"visit_{type(node).__name__}", None)
+        method = getattr(self, f"_expr_{type(node).__name__}", None)
         if method is None and not isinstance(node, _PLAIN_EXPRESSIONS):
             self.refuse(
                 node, f"`{type(node).__name__}`", "write it with the constructs of docs/language.md"
@@ -341,9 +344,9 @@ class Rewriter(ast.NodeTransformer):
         finally:
             self._deferred -= 1
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:  # noqa: N802
-        arguments = self.visit(node.args)
-        return ast.Lambda(arguments, self._later(node.body).body)  # pyright: ignore[reportArgumentType]
+    def _expr_Lambda(self, node: ast.Lambda) -> ast.expr:
+        arguments = cast("ast.arguments", self.visit(node.args))
+        return ast.Lambda(arguments, self._later(node.body).body)
 
     def _comprehension(self, node: ast.expr) -> ast.expr:
         self._deferred += 1
@@ -352,17 +355,19 @@ class Rewriter(ast.NodeTransformer):
         finally:
             self._deferred -= 1
 
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+    _expr_ListComp = _expr_SetComp = _expr_DictComp = _expr_GeneratorExp = _comprehension
 
-    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+    def _expr_comprehension(self, node: ast.comprehension) -> ast.comprehension:
         """What it runs over and its filters must be known while tracing."""
         if node.is_async:
             self.refuse(node.iter, "an asynchronous comprehension", "use a plain comprehension")
         iterable = self._tracer("iterable", node.iter, self.visit(node.iter))
-        filters = [self._tracer("filter", test, self.visit(test)) for test in node.ifs]
+        filters: list[ast.expr] = [
+            self._tracer("filter", test, self.visit(test)) for test in node.ifs
+        ]
         return ast.comprehension(node.target, iterable, filters, 0)
 
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:  # noqa: N802
+    def _expr_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         if self._deferred:
             self.refuse(
                 node,
@@ -374,14 +379,14 @@ class Rewriter(ast.NodeTransformer):
         value = self._tracer("assign", node, name, self.visit(node.value), _call(LOCALS), bare)
         return ast.NamedExpr(node.target, value)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # noqa: N802
+    def _expr_Attribute(self, node: ast.Attribute) -> ast.expr:
         return self._tracer("attribute", node, self.visit(node.value), ast.Constant(node.attr))
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:  # noqa: N802
+    def _expr_BinOp(self, node: ast.BinOp) -> ast.expr:
         op = ast.Constant(_OPERATORS[type(node.op)])
         return self._tracer("operate", node, op, self.visit(node.left), self.visit(node.right))
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:  # noqa: N802
+    def _expr_Subscript(self, node: ast.Subscript) -> ast.expr:
         return self._tracer("item", node, self.visit(node.value), self._index(node.slice))
 
     def _index(self, node: ast.expr) -> ast.expr:
@@ -395,31 +400,31 @@ class Rewriter(ast.NodeTransformer):
             return ast.Tuple([self._index(e) for e in node.elts], ast.Load())
         return self.visit(node)
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802
+    def _expr_Call(self, node: ast.Call) -> ast.expr:
         call = self._tracer(
             "call", node, self.visit(node.func), *[self.visit(a) for a in node.args]
         )
         call.keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
         return call
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:  # noqa: N802
+    def _expr_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         word = "and" if isinstance(node.op, ast.And) else "or"
         return self._tracer(
             "bool_op", node, ast.Constant(word), *[self._later(v) for v in node.values]
         )
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # noqa: N802
+    def _expr_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         if isinstance(node.op, ast.Not):
             return self._tracer("not_", node, self.visit(node.operand))
         return self._tracer(
             "unary", node, ast.Constant(_SIGNS[type(node.op)]), self.visit(node.operand)
         )
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:  # noqa: N802
+    def _expr_IfExp(self, node: ast.IfExp) -> ast.expr:
         arms = [self._later(node.body), self._later(node.orelse)]
         return self._tracer("if_expression", node, self.visit(node.test), *arms)
 
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:  # noqa: N802
+    def _expr_Compare(self, node: ast.Compare) -> ast.expr:
         ops = [_COMPARES[type(op)] for op in node.ops]
         operands = [self.visit(x) for x in (node.left, *node.comparators)]
         return self._tracer("compare", node, _strings(ops), *operands)

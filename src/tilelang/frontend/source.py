@@ -1,7 +1,6 @@
 """From a Python function to its rewritten form: source text, closure values, compiled code."""
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -20,7 +19,7 @@ _ANNOTATIONS = __future__.annotations.compiler_flag
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A rewritten function: code of a factory that takes the tracer and the captured names, and places.
+    """A rewritten function: code of a factory for the tracer and the captured names, and places.
 
     `attributes` are the attribute names it uses, `declared` the names it declares without a value.
     """
@@ -80,7 +79,7 @@ def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
 
 
 def _parsed(text: str, first: int) -> ast.stmt:
-    """The statement that `text` holds, which begins at line `first` of its file and may be indented."""
+    """The statement that `text` holds; it begins at line `first` of its file, maybe indented."""
     indented = text[:1].isspace()
     tree = ast.parse(f"if True:\n{text}" if indented else text)
     ast.increment_lineno(tree, first - (2 if indented else 1))
@@ -89,9 +88,9 @@ def _parsed(text: str, first: int) -> ast.stmt:
 
 
 def _factory(node: ast.FunctionDef, captured: tuple[str, ...]) -> ast.Module:
-    """A module that defines a function of the tracer and the captured names, which returns the rewritten function.
+    """A module with a function of the tracer and the captured names that gives the rewritten one.
 
-    The function takes another name in there: its own may be captured, as in a macro that calls itself.
+    The rewritten one takes another name: its own may be captured, as in a macro that calls itself.
     """
     node.name = _INNER
     params = [ast.arg(TRACER), ast.arg(LOCALS), *(ast.arg(c) for c in captured)]

@@ -7,7 +7,7 @@ the kernel ends with it. Writes only to the `Builder`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, cast
@@ -29,7 +29,7 @@ from tilelang.frontend.calls import (
     range_of,
     signature_error,
 )
-from tilelang.frontend.control import IfHandle, LoopHandle, pick
+from tilelang.frontend.control import CHANGING, IfHandle, LoopHandle, pick
 from tilelang.frontend.operators import (
     BINARY,
     IN_PLACE,
@@ -64,7 +64,7 @@ class Tracer:
     declare_parameter: Callable[[Builder, str, Any, Loc], Any] | None = None
     statement: int = 0
 
-    # -- places -------------------------------------------------------------------------------------
+    # -- places ------------------------------------------------------------------------------------
 
     def _go(self, k: int) -> Loc:
         loc = self.locs[k]
@@ -79,7 +79,7 @@ class Tracer:
         self.builder.hints[:] = names
         self.statement = len(self.builder.statements)
 
-    # -- expressions --------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------
 
     def item(self, k: int, obj: Any, index: Any) -> Any:
         """`obj[index]`."""
@@ -131,7 +131,7 @@ class Tracer:
             self.builder.loc = outer
 
     def bool_op(self, k: int, word: str, *operands: Callable[[], Any]) -> Any:
-        """`a and b` / `a or b`: Python's while the left side is known, then a logical operator of the kernel."""
+        """`a and b` / `a or b`: Python's while the left side is known, then the kernel's."""
         op = BinaryOp.AND if word == "and" else BinaryOp.OR
         left = operands[0]()
         check_usable(left)
@@ -206,12 +206,12 @@ class Tracer:
             )
         return value
 
-    # -- names --------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------
 
     def assign(
         self, k: int, name: str, value: Any, names: Mapping[str, Any], snapshot: bool
     ) -> Any:
-        """`name = value`: a store where the name is a variable of the kernel, else a new meaning of the name."""
+        """`name = value`: a store where it is a variable of the kernel, else a new meaning."""
         self._go(k)
         check_usable(value)
         current = names.get(name)
@@ -225,7 +225,7 @@ class Tracer:
         return self._bind(name, value, snapshot=snapshot)
 
     def _bind(self, name: str, value: Any, *, snapshot: bool) -> Any:
-        """A computed value gets a name in the kernel here, so that later stores do not change it."""
+        """A computed value gets a name in the kernel, so that later stores do not change it."""
         if isinstance(value, VarRef) and not snapshot:
             return value
         if not isinstance(value, Value):
@@ -237,7 +237,7 @@ class Tracer:
         return Value(self.builder.let(value.expr, name))
 
     def _settled(self, value: Any) -> Any:
-        """`value`, with the reads of memory in it (also in tuples, lists and dictionaries) done here."""
+        """`value`, with the reads of memory in it (and in the containers it is) done here."""
         if isinstance(value, Value):
             settled = isinstance(value, VarRef) or not reads_memory(value.expr)
             return value if settled else Value(self.builder.let(value.expr, "t"))
@@ -248,9 +248,8 @@ class Tracer:
             items[:] = [self._settled(v) for v in items]
         elif type(value) is dict:
             table = cast("dict[Any, Any]", value)
-            for key in table:
-                table[key] = self._settled(table[key])
-        return value
+            table.update({key: self._settled(v) for key, v in table.items()})
+        return cast("Any", value)
 
     def augment(self, k: int, name: str, op: str, current: Any, value: Any) -> Any:
         """`name op= value`."""
@@ -268,7 +267,7 @@ class Tracer:
         self.set_item(k, obj, index, IN_PLACE[op](obj[index], value))
 
     def set_item(self, k: int, obj: Any, index: Any, value: Any) -> None:
-        """`obj[index] = value`; an element of a Python container that is a variable of the kernel is stored to."""
+        """`obj[index] = value`; stores where the element of a container is a variable."""
         self._go(k)
         check_usable(obj, index, value)
         if isinstance(obj, (list, dict)):
@@ -282,7 +281,7 @@ class Tracer:
         obj[index] = value
 
     def frozen(self, k: int, value: Any) -> Any:
-        """The right side of an assignment to several targets: everything is read before anything is stored."""
+        """The right side of an assignment to several targets: read before anything is stored."""
         self._go(k)
         check_usable(value)
         return self._frozen(value)
@@ -314,7 +313,8 @@ class Tracer:
                 cls=TileTypeError,
                 expected=f"{count} values",
             )
-        items = list(islice(check_iterable(value), count + 1))
+        found: Iterable[Any] = check_iterable(value)
+        items = list(islice(found, count + 1))
         if len(items) != count:
             raise error(
                 "value",
@@ -326,7 +326,7 @@ class Tracer:
         return items
 
     def declare(self, k: int, name: str, annotation: Any, names: Mapping[str, Any]) -> Any:
-        """`name: annotation` without a value: a parameter of an eager kernel, or a pointer's tensor."""
+        """`name: annotation` without a value: a parameter, or the tensor of a pointer."""
         loc = self._go(k)
         current = names.get(name)
         if isinstance(current, Unusable) and current.is_parameter and self.declare_parameter:
@@ -341,7 +341,7 @@ class Tracer:
             help=f"declare tensors as parameters: `def kernel({name}: T.Tensor(...))`",
         )
 
-    # -- statements -----------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def expression(self, k: int, value: Any) -> None:
         """An expression as a statement; its value is not used."""
@@ -386,9 +386,10 @@ class Tracer:
                 help="use T.thread_return() to end a thread, or set a T.alloc_var",
             )
         if not self.is_macro and value is not None:
-            items = list(value) if isinstance(value, (tuple, list)) else [value]
+            several = isinstance(value, (tuple, list))
+            items = list(cast("Iterable[Any]", value)) if several else [value]
             self.builder.eager.returned = [self._output(x, loc) for x in items]
-        return value
+        return cast("Any", value)
 
     def _output(self, x: Any, loc: Loc) -> str:
         if isinstance(x, BufferRef) and x.name in self.builder.eager.empties:
@@ -400,11 +401,11 @@ class Tracer:
             cls=TileRuntimeError,
             expected="outputs made by T.empty",
             got=describe(x),
-            help="make it with T.empty, or add it as a parameter and name its position in `out_idx=`",
+            help="make it with T.empty, or pass it in and name its position in `out_idx=`",
         )
 
     def set_attribute(self, k: int, obj: Any, name: str, value: Any) -> None:
-        """`obj.name = value` in a method of a `T.meta_class`: a store where the attribute is a variable."""
+        """`obj.name = value` in a method of a `T.meta_class`; stores where it is a variable."""
         self._go(k)
         current = getattr(obj, "__dict__", {}).get(name)
         if isinstance(current, VarRef) and is_scalar(value) and not isinstance(value, VarRef):
@@ -438,7 +439,7 @@ class Tracer:
             self.builder.emit(node(loc=loc))
             return False
         what = {
-            "python": f"`{word}` of a loop that is expanded while tracing, under a condition of the kernel",
+            "python": f"`{word}` of a loop that is expanded while tracing, under a condition",
             "parallel": f"`{word}` in T.Parallel, whose iterations have no order",
             "nest": f"`{word}` in T.grid, which is several loops of the kernel",
         }.get(enclosing, f"`{word}` outside a loop")
@@ -450,7 +451,7 @@ class Tracer:
             help="loop with T.serial, or guard the statements with `if`",
         )
 
-    # -- control flow -------------------------------------------------------------------------------
+    # -- control flow ------------------------------------------------------------------------------
 
     def if_begin(
         self, k: int, test: Any, names: Sequence[str], current: Mapping[str, Any]
@@ -510,7 +511,7 @@ class Tracer:
                 "the condition of `while` is always true while the kernel is traced",
                 loc,
                 cls=TileRuntimeError,
-                help="a name that the loop changes must be a variable: `i = T.alloc_var('int32', init=...)`",
+                help=CHANGING,
             )
         self.builder.warnings.append(
             warning("syntax", "the condition of `while` is false: its body never runs", loc)

@@ -66,4 +66,5 @@ def check_usable(*values: Any) -> None:
         if isinstance(value, (tuple, list)):
             check_usable(*cast("tuple[Any, ...]", value))
         elif isinstance(value, slice):
-            check_usable(value.start, value.stop, value.step)
+            part = cast("slice[Any, Any, Any]", value)
+            check_usable(part.start, part.stop, part.step)
