@@ -1,0 +1,312 @@
+"""Reducers: a result that many threads contribute to, combined when it is finalized.
+
+`T.alloc_reducer(shape, dtype, op)` gives a handle: `reducer_init` opens it, `reducer_update`
+inside T.Parallel contributes, `finalize_reducer` writes the result to a buffer. With
+`replication=` it is TileLang's older form, a buffer that is filled, accumulated with `acc[i] +=
+x`, finalized in place and then read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from tilelang.dtypes import DType
+from tilelang.errors import TileRuntimeError, TileTypeError, TileValueError
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Cast, Expr, Load, Unary, UnaryOp
+from tilelang.ir.node import Node
+from tilelang.ir.special import ReducerFinalize, ReducerInit, ReducerUpdate
+from tilelang.ir.tile import Parallel, ReduceOp, Stmt
+from tilelang.language.alloc import declare_buffer
+from tilelang.language.arguments import choice, launched, number, refuse
+from tilelang.language.buffers import BufferRef, here, item
+from tilelang.language.tileops import region_of, shape_text
+from tilelang.language.values import DataType, Value, convert, describe
+from tilelang.scopes import Dialect
+
+OPS = ("sum", "max", "min", "bitand", "bitor", "bitxor")
+_BITWISE = frozenset({ReduceOp.BITAND, ReduceOp.BITOR, ReduceOp.BITXOR})
+_OPERATOR = {
+    ReduceOp.SUM: BinaryOp.ADD,
+    ReduceOp.MAX: BinaryOp.MAX,
+    ReduceOp.MIN: BinaryOp.MIN,
+}
+
+
+class ReducerElement:
+    """`acc[i, j]` of a reducer: the place of a contribution, never a value."""
+
+    def __init__(self, reducer: Reducer, indices: tuple[Expr, ...]) -> None:
+        self.reducer = reducer
+        self.indices = indices
+        self.name = reducer.name
+
+
+class Reducer:
+    """The handle of `T.alloc_reducer`. Only the three reducer functions take it."""
+
+    def __init__(self, buffer: Buffer, op: ReduceOp) -> None:
+        self.buffer = buffer
+        self.op = op
+        self.opened: ReducerInit | None = None
+        self.closed = False
+
+    @property
+    def name(self) -> str:
+        """The name in the kernel."""
+        return self.buffer.name
+
+    @property
+    def dtype(self) -> DataType:
+        """The element type."""
+        return DataType(self.buffer.dtype)
+
+    @property
+    def shape(self) -> tuple[int | Value, ...]:
+        """The extents of the result."""
+        return BufferRef(self.buffer).shape
+
+    def scope(self) -> str:
+        """The declared scope string."""
+        return self.buffer.scope
+
+    def __getitem__(self, index: Any) -> ReducerElement:
+        found = item(BufferRef(self.buffer), index)
+        if not isinstance(found, Value) or not isinstance(found.expr, Load):
+            raise refuse("shape", f"a slice of the reducer {self.name}", expected="one element")
+        return ReducerElement(self, found.expr.indices)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise refuse(
+            "syntax",
+            f"a store into the reducer {self.name}",
+            cls=TileValueError,
+            expected=f"T.reducer_update({self.name}[...], value)",
+            help="a reducer can only be initialised, updated and finalized",
+        )
+
+
+class Accumulator(BufferRef):
+    """The older reducer: `acc[i] = acc[i] op x` contributes x, any other use is that of a
+    buffer.
+    """
+
+    def __init__(self, buffer: Buffer, op: ReduceOp) -> None:
+        super().__init__(buffer)
+        self.op = op
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        target = item(self, index)
+        if isinstance(target, Value) and isinstance(value, Value):
+            found = contribution(self.op, target.expr, value.expr)
+            if found is not None and isinstance(target.expr, Load) and not self._read_by(found):
+                _update(self.buffer, self.op, target.expr.indices, found)
+                return
+        super().__setitem__(index, value)
+
+    def _read_by(self, e: Expr) -> bool:
+        return any(isinstance(n, Load) and n.buffer == self.buffer for n in e.walk())
+
+
+def contribution(op: ReduceOp, target: Expr, value: Expr) -> Expr | None:
+    """x where `value` is `target op x`, with conversions of either; None where it is something
+    else.
+    """
+    core = value.a if isinstance(value, Cast) else value
+    if not isinstance(core, Binary):
+        return None
+    if op is ReduceOp.SUM and core.op is BinaryOp.SUB and _bare(core.a) == target:
+        return Unary(UnaryOp.NEG, core.b)
+    if core.op is not _OPERATOR.get(op):
+        return None
+    for own, other in ((core.a, core.b), (core.b, core.a)):
+        if _bare(own) == target:
+            return other
+        inner = contribution(op, target, own)
+        if inner is not None:
+            return Binary(core.op, convert(inner, core.dtype), other)
+    return None
+
+
+def _bare(e: Expr) -> Expr:
+    return e.a if isinstance(e, Cast) else e
+
+
+def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | None = None) -> Any:
+    """A reducer of `shape` (elements) for `op`: sum, max, min, bitand, bitor or bitxor (the last
+    three of integers).
+
+    `replication` ('all' or 'none') is deprecated: it gives the older form, for sum, max and min.
+    ValueError for another word, TypeError for a bitwise reducer of floats.
+    """
+    launched("T.alloc_reducer")
+    kind = ReduceOp(choice(op, "the op of T.alloc_reducer", OPS))
+    if replication is not None:
+        choice(replication, "the replication of T.alloc_reducer", ("all", "none"))
+        if kind in _BITWISE:
+            raise refuse("option", f"replication= of a {op} reducer", help="leave it out")
+        warnings.warn(
+            "alloc_reducer(replication=...) is deprecated: use T.reducer_init, T.reducer_update and"
+            " T.finalize_reducer(acc, dst)",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    function = "alloc_reducer" if replication is None else "alloc_fragment"
+    buffer = declare_buffer(Dialect.COMMON, function, shape, dtype)
+    if kind in _BITWISE and buffer.dtype.kind not in ("int", "uint", "bool"):
+        raise refuse(
+            "dtype",
+            f"a {op} reducer of {buffer.dtype}",
+            cls=TileTypeError,
+            expected="integers or bools",
+            got=str(buffer.dtype),
+        )
+    return Reducer(buffer, kind) if replication is None else Accumulator(buffer, kind)
+
+
+def _reducer(x: Any, what: str) -> Reducer:
+    if isinstance(x, Reducer):
+        return x
+    raise refuse(
+        "dtype",
+        what,
+        cls=TileTypeError,
+        expected="a reducer of T.alloc_reducer(shape, dtype, op)",
+        got=describe(x),
+    )
+
+
+def reducer_init(reducer: Any, init: Any = None) -> None:
+    """Open the reducer, once per allocation, from the identity of its operation.
+
+    `init`, converted to its dtype, is one more contribution to every element.
+    """
+    builder = launched("T.reducer_init")
+    handle = _reducer(reducer, "T.reducer_init")
+    if handle.opened is not None:
+        raise refuse(
+            "syntax",
+            f"the reducer {handle.name} is initialised twice",
+            cls=TileValueError,
+            help="allocate a reducer for each accumulation",
+        )
+    start = None if init is None else number(init, "the init of T.reducer_init", handle.dtype)
+    opening = ReducerInit(handle.buffer, handle.op, init=start, loc=here())
+    builder.emit(opening)
+    handle.opened = opening
+
+
+def reducer_update(target: Any, value: Any) -> None:
+    """Contribute `value`, converted to the reducer's dtype, to one element:
+    `T.reducer_update(acc[i], x)`.
+
+    Once for each iteration of the T.Parallel around. Raises for a target that is not an element of
+    an open reducer.
+    """
+    launched("T.reducer_update")
+    if not isinstance(target, ReducerElement):
+        raise refuse(
+            "dtype",
+            "the target of T.reducer_update",
+            cls=TileValueError,
+            expected="an element of a reducer, written as `acc[i]`",
+            got=describe(target),
+        )
+    handle = target.reducer
+    if handle.opened is None or handle.closed:
+        when = "after it is finalized" if handle.closed else "before it is initialised"
+        raise refuse(
+            "syntax",
+            f"the reducer {handle.name} is updated {when}",
+            cls=TileValueError,
+            help="T.reducer_init(acc), then the updates, then T.finalize_reducer(acc, dst)",
+        )
+    _update(handle.buffer, handle.op, target.indices, number(value, "the value"))
+
+
+def _update(buffer: Buffer, op: ReduceOp, indices: tuple[Expr, ...], value: Expr) -> None:
+    builder = launched("T.reducer_update")
+    converted = convert(value, DType(buffer.dtype))
+    builder.emit(ReducerUpdate(buffer, indices, converted, op, loc=here()))
+
+
+def finalize_reducer(
+    reducer: Any, dst: Any = None, batch: Any = 1, annotations: dict[str, Any] | None = None
+) -> None:
+    """Close the reducer and write its result to `dst`, which has its shape; the older form is
+    finalized in place.
+
+    It stands in the same block as `reducer_init`. `batch` elements share a barrier; it changes no
+    result. ValueError for a batch below 1, another shape, or updates outside T.Parallel.
+    """
+    builder = launched("T.finalize_reducer")
+    if annotations:
+        raise refuse("option", "T.finalize_reducer takes no annotations", got=str(annotations))
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise refuse("value", "the batch of T.finalize_reducer", expected=">= 1", got=repr(batch))
+    if isinstance(reducer, Accumulator):
+        if dst is not None:
+            raise refuse(
+                "option", "T.finalize_reducer(acc, dst) of the older form", help="leave `dst` out"
+            )
+        whole = region_of(reducer, "T.finalize_reducer")
+        builder.emit(ReducerFinalize(reducer.buffer, whole, reducer.op, loc=here()))
+        return
+    handle = _reducer(reducer, "T.finalize_reducer")
+    _check_epoch(handle, builder.statements)
+    if dst is None:
+        raise refuse(
+            "option",
+            f"T.finalize_reducer({handle.name}) without a destination",
+            cls=TileValueError,
+            expected="T.finalize_reducer(acc, dst)",
+        )
+    region = region_of(dst, "the destination of T.finalize_reducer")
+    if region.extents != handle.buffer.shape:
+        raise refuse(
+            "shape",
+            f"the destination of T.finalize_reducer({handle.name})",
+            expected=shape_text(handle.buffer.shape),
+            got=shape_text(region.extents),
+        )
+    handle.closed = True
+    builder.emit(ReducerFinalize(handle.buffer, region, handle.op, loc=here()))
+
+
+def _check_epoch(handle: Reducer, statements: Sequence[Stmt]) -> None:
+    """Initialised once in this block, finalized once, updated in T.Parallel only."""
+    problem = ""
+    if handle.closed:
+        problem = "is finalized twice"
+    elif handle.opened is None:
+        problem = "is finalized before it is initialised"
+    elif not any(s is handle.opened for s in statements):
+        problem = "is initialised in another block than it is finalized in"
+    if problem:
+        raise refuse(
+            "syntax",
+            f"the reducer {handle.name} {problem}",
+            cls=TileValueError,
+            related=((handle.opened.loc, "initialised here"),)
+            if handle.opened is not None and handle.opened.loc is not None
+            else (),
+            help="T.reducer_init(acc), then the updates, then T.finalize_reducer(acc, dst)",
+        )
+    for update in _outside_parallel(statements):
+        if update.reducer == handle.buffer:
+            raise refuse(
+                "syntax",
+                f"the reducer {handle.name} is updated outside T.Parallel",
+                cls=TileRuntimeError,
+                related=((update.loc, "the update"),) if update.loc is not None else (),
+                help="`for i in T.Parallel(n): T.reducer_update(acc[0], x[i])`",
+            )
+
+
+def _outside_parallel(nodes: Sequence[Node]) -> Iterator[ReducerUpdate]:
+    for node in nodes:
+        if isinstance(node, ReducerUpdate):
+            yield node
+        elif not isinstance(node, Parallel):
+            yield from _outside_parallel([n for n in node.children() if isinstance(n, Stmt)])
