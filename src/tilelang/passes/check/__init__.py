@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tilelang.errors import Diagnostic, Findings, Severity, raise_if_any
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Chip, Target
-from tilelang.passes.check import capacity, scopes, targets
+from tilelang.passes.check import capacity, races, scopes, targets
 from tilelang.passes.check.program import Program, Rule
 from tilelang.passes.check.report import MemoryReport, report_of
 
@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     capacity.memories_fit,
     capacity.tensor_memory_shapes,
     capacity.storage_notes,
+    races.between_blocks,
 )
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}

@@ -14,15 +14,18 @@ from functools import cached_property
 from tilelang.errors import Diagnostic, Loc, TileError
 from tilelang.ir.expr import Buffer, int_value
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
-from tilelang.ir.sync import AsyncGemm
+from tilelang.ir.sync import AsyncCopy, AsyncGemm, CopyCluster, TmaCopy
 from tilelang.ir.text import print_expr
-from tilelang.ir.tile import Alloc, Function, Gemm, Launch, View
+from tilelang.ir.tile import Alloc, Copy, Function, Gemm, Launch, View
 from tilelang.isa.target import Chip, Target
 from tilelang.passes.check.walk import Place, Site, Touch, sites, touches
 from tilelang.scopes import Dialect, Memory, ScopeRow, facts, memory_of, rows
 
 PRODUCTS = (Gemm, AsyncGemm, GemmSparse, GemmBlockScaled)
 """The statements that multiply regions `a` and `b` into `c`."""
+
+COPIES = (Copy, AsyncCopy, TmaCopy, CopyCluster)
+"""The statements that copy region `src` to `dst`."""
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,15 @@ from tilelang.errors import Loc
 from tilelang.ir.expr import Buffer, int_value
 from tilelang.ir.tile import Alloc, For, Free, Launch, Parallel, Pipelined, Stmt, While
 from tilelang.isa.target import Capacity, Per, Target
-from tilelang.passes.check.program import Program, byte_count, element_count, shape_text
-from tilelang.passes.check.scopes import COPIES
+from tilelang.passes.check.program import (
+    COPIES,
+    Program,
+    byte_count,
+    element_count,
+    shape_text,
+)
+from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.scopes import Memory, Unit, facts, is_static
-
-DEFAULT_THREADS = 128
-"""Threads of a block where the author leaves the choice to the target."""
 
 _BITS = 32  # of a register, and of a cell of Tensor Memory
 

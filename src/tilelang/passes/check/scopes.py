@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelang.errors import Diagnostic
-from tilelang.ir.expr import Buffer, Region, Var
+from tilelang.ir.expr import Buffer, Region
 from tilelang.ir.node import Effect
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
-from tilelang.ir.sync import AsyncCopy, AsyncGemm, CopyCluster, TmaCopy
+from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.text import print_expr, snake
-from tilelang.ir.tile import Alloc, Copy, Fill, Free, Gemm, Launch, Stmt, Store
-from tilelang.passes.check.program import PRODUCTS, Program, listed, shape_text, who
+from tilelang.ir.tile import Alloc, Fill, Free, Gemm, Launch, Stmt, Store
+from tilelang.passes.check.domain import names_in
+from tilelang.passes.check.program import COPIES, PRODUCTS, Program, listed, shape_text, who
 from tilelang.passes.check.walk import AxisKind, Site, Touch
 from tilelang.scopes import Memory
 
 _M = Memory
-COPIES = (Copy, AsyncCopy, TmaCopy, CopyCluster)
 
 _CUBE = frozenset({_M.L1, _M.L0A, _M.L0B, _M.L0C})
 _ASCEND = _CUBE | {_M.UB, _M.GLOBAL, _M.L0A_SCALE, _M.L0B_SCALE}
@@ -232,7 +232,7 @@ def local_not_spread(program: Program) -> Iterator[Diagnostic]:
         if program.memory(touch.buffer) is not _M.LOCAL or touch.element is None:
             continue
         spread = {a.var for a in touch.place.of_kind(AxisKind.PARALLEL)}
-        found = next((v for v in _names(touch) if v in spread), None)
+        found = next((v for v in names_in(*touch.mins) if v in spread), None)
         if found is not None:
             yield Diagnostic(
                 "scope",
@@ -244,17 +244,6 @@ def local_not_spread(program: Program) -> Iterator[Diagnostic]:
                 help="T.Parallel spreads its iterations over the threads: use T.alloc_fragment for"
                 " a tile of the block, or loop with T.serial",
             )
-
-
-def _names(touch: Touch) -> Iterator[Var]:
-    stack = list(touch.mins)
-    while stack:
-        e = stack.pop()
-        for node in e.walk():
-            if isinstance(node, Var):
-                yield node
-                if node in touch.place.lets:
-                    stack.append(touch.place.lets[node])
 
 
 def frees_once(program: Program) -> Iterator[Diagnostic]:

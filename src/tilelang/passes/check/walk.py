@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tilelang.errors import Loc
+from tilelang.ir.affine import is_stable
 from tilelang.ir.bounds import Env
 from tilelang.ir.expr import (
     Buffer,
@@ -44,6 +45,9 @@ from tilelang.ir.tile import (
 )
 
 _LEAVES = (Break, Continue, ThreadReturn)
+
+DEFAULT_THREADS = 128
+"""Threads of a block where the author leaves the choice to the target."""
 
 
 class AxisKind(enum.Enum):
@@ -83,7 +87,8 @@ class Place:
     """What is around a statement, outermost first.
 
     `certain` says that the statement runs whenever its guards hold: no `break`, `while` or early
-    return decides about it. `lets` are the values of the names that are defined here.
+    return decides about it. `lets` are the values of the names that are defined here and do not
+    depend on memory, in terms of axes and symbolic sizes.
     """
 
     env: Env
@@ -118,7 +123,8 @@ class Touch:
     """A box of a buffer that a statement reads, writes or updates.
 
     `element` is set for a single element (a load or store) and is then the node. `guards` are those
-    of the place and those of lazy selects around the access. `value` is what a store writes.
+    of the place and those of lazy selects around the access. `value` is what a store writes. All
+    expressions are in terms of axes and symbolic sizes, names of values being replaced.
     """
 
     site: Site
@@ -179,7 +185,7 @@ class _Walker:
         inner = replace(
             here,
             env=place.env.enter(stmt),
-            axes=(*place.axes, *_axes(stmt)),
+            axes=(*place.axes, *(_expanded(a, place.lets) for a in _axes(stmt))),
             launch=stmt if isinstance(stmt, Launch) else place.launch,
             certain=place.certain and not isinstance(stmt, While) and not _breaks(stmt),
         )
@@ -189,7 +195,11 @@ class _Walker:
 
 def _guarded(place: Place, guard: Guard) -> Place:
     env = place.env.assume(guard.cond, holds=guard.holds)
-    return replace(place, env=env, guards=(*place.guards, guard))
+    return replace(place, env=env, guards=(*place.guards, _plain(guard, place)))
+
+
+def _plain(guard: Guard, place: Place) -> Guard:
+    return Guard(expand(guard.cond, place.lets), guard.holds)
 
 
 def _after(stmt: Stmt, place: Place) -> Place:
@@ -197,15 +207,27 @@ def _after(stmt: Stmt, place: Place) -> Place:
     env = place.env.after(stmt)
     match stmt:
         case Let():
-            return replace(place, env=env, lets={**place.lets, stmt.var: stmt.value})
+            if not is_stable(stmt.value):
+                return replace(place, env=env)
+            value = expand(stmt.value, place.lets)
+            return replace(place, env=env, lets={**place.lets, stmt.var: value})
         case Assume() | Assert():
-            return replace(place, env=env, guards=(*place.guards, Guard(stmt.cond)))
+            guard = _plain(Guard(stmt.cond), place)
+            return replace(place, env=env, guards=(*place.guards, guard))
         case If(orelse=()) if len(stmt.then) == 1 and isinstance(stmt.then[0], _LEAVES):
-            guard = Guard(stmt.cond, holds=False)
+            guard = _plain(Guard(stmt.cond, holds=False), place)
             return replace(place, env=env, guards=(*place.guards, guard))
         case _:
             certain = place.certain and not _may_leave(stmt)
             return replace(place, env=env, certain=certain)
+
+
+def expand(e: Expr, lets: Mapping[Var, Expr]) -> Expr:
+    """`e` with the names of values replaced by the values."""
+    if not any(isinstance(n, Var) and n in lets for n in e.walk()):
+        return e
+    whole = lets.get(e) if isinstance(e, Var) else None
+    return whole or e.rewrite(lambda n: lets.get(n) if isinstance(n, Var) else None)
 
 
 def _may_leave(stmt: Stmt) -> bool:
@@ -257,6 +279,11 @@ def _axes(stmt: Stmt) -> tuple[Axis, ...]:
             return ()
 
 
+def _expanded(axis: Axis, lets: Mapping[Var, Expr]) -> Axis:
+    stop = None if axis.stop is None else expand(axis.stop, lets)
+    return replace(axis, start=expand(axis.start, lets), stop=stop)
+
+
 def _threads(launch: Launch) -> Iterator[Axis]:
     extents = launch.threads
     for n, var in enumerate(launch.thread_vars):
@@ -269,6 +296,21 @@ def _threads(launch: Launch) -> Iterator[Axis]:
 
 def touches(site: Site) -> Iterator[Touch]:
     """Everything that the statement itself touches, without the statements inside it."""
+    lets = site.place.lets
+    for touch in _touches(site):
+        if not lets:
+            yield touch
+            continue
+        yield replace(
+            touch,
+            mins=tuple(expand(e, lets) for e in touch.mins),
+            extents=tuple(expand(e, lets) for e in touch.extents),
+            guards=tuple(Guard(expand(g.cond, lets), g.holds) for g in touch.guards),
+            value=None if touch.value is None else expand(touch.value, lets),
+        )
+
+
+def _touches(site: Site) -> Iterator[Touch]:
     stmt = site.stmt
     if isinstance(stmt, Store):
         yield _element(site, stmt, Effect.WRITE, site.place.guards, stmt.value)
