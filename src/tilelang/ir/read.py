@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, error
@@ -18,8 +18,10 @@ from tilelang.ir.expr import (
     Buffer,
     Var,
 )
-from tilelang.ir.node import Kind
+from tilelang.ir.node import Kind, Node
 from tilelang.ir.read_expr import ExprReader, is_call, statement_classes, target_parts
+from tilelang.ir.text import Named
+from tilelang.ir.thread import Argument, Array, Elem, Program, Write
 from tilelang.ir.tile import (
     Assert,
     Block,
@@ -38,6 +40,8 @@ from tilelang.ir.tile import (
     While,
 )
 
+P = TypeVar("P", Param, Argument)
+
 _LOOPS: dict[str, LoopKind] = {kind.value: kind for kind in LoopKind}
 
 
@@ -51,6 +55,11 @@ def read_function(text: str, *, file: str = "<ir>", records: Iterable[type] = ()
     return _Reader(text, file, {r.__name__: r for r in records}).function()
 
 
+def read_program(text: str, *, file: str = "<ir>", records: Iterable[type] = ()) -> Program:
+    """Read what `print_program` prints; the arguments and errors are those of `read_function`."""
+    return _Reader(text, file, {r.__name__: r for r in records}).program()
+
+
 class _Reader(ExprReader):
     """Reads statements and functions."""
 
@@ -58,41 +67,55 @@ class _Reader(ExprReader):
 
     def function(self) -> Function:
         """The one function of the text."""
+        d, dynamic, values = self.header("function", Function)
+        params = self.params(d, Param, "Tensor")
+        body = self.block(d.body, ())
+        return Function(
+            name=d.name, params=params, dynamic=dynamic, body=body, loc=self.loc(d), **values
+        )
+
+    def program(self) -> Program:
+        """The one program of the text."""
+        d, dynamic, values = self.header("program", Program)
+        params = self.params(d, Argument, "Global")
+        body = self.block(d.body, ())
+        return Program(
+            name=d.name, params=params, dynamic=dynamic, body=body, loc=self.loc(d), **values
+        )
+
+    def header(
+        self, word: str, cls: type[Node]
+    ) -> tuple[ast.FunctionDef, tuple[Var, ...], dict[str, Any]]:
+        """The definition under `@word(...)`, the sizes that it names, and its other facts."""
         tree = self.parse()
         match tree.body:
             case [
-                ast.FunctionDef(decorator_list=[ast.Call(func=ast.Name("function")) as facts]) as d
-            ]:
+                ast.FunctionDef(decorator_list=[ast.Call(func=ast.Name(name)) as facts]) as d
+            ] if name == word:
                 pass
             case _:
                 at = tree.body[0] if tree.body else tree
                 raise self.fault(
                     at,
-                    "the text is not one function",
-                    expected="@function(...) and one `def`",
+                    f"the text is not one {word}",
+                    expected=f"@{word}(...) and one `def`",
                     got="",
                 )
         if facts.args:
-            raise self.fault(facts.args[0], "`function` takes keywords only")
+            raise self.fault(facts.args[0], f"`{word}` takes keywords only")
         given = {k.arg or "": k.value for k in facts.keywords}
         dynamic = self.dynamic(given.pop("dynamic")) if "dynamic" in given else ()
-        values: dict[str, Any] = {"dialect": ""}
         known = {
-            f.name: f
-            for f in Function.fields()
-            if f.metadata["kind"] is Kind.ATTR and f.name != "name"
+            f.name: f for f in cls.fields() if f.metadata["kind"] is Kind.ATTR and f.name != "name"
         }
+        values: dict[str, Any] = {}
         for name, source in given.items():
             if name not in known:
                 raise self.fault(
-                    source, f"`function` has no fact {name!r}", expected=", ".join(known)
+                    source, f"`{word}` has no fact {name!r}", expected=", ".join(known)
                 )
-            values[name] = self.field(source, Function, name, Kind.ATTR)
-        params = self.params(d)
-        body = self.block(d.body, ())
-        return Function(
-            name=d.name, params=params, dynamic=dynamic, body=body, loc=self.loc(d), **values
-        )
+            values[name] = self.field(source, cls, name, Kind.ATTR)
+        return d, dynamic, values
 
     def parse(self) -> ast.Module:
         """Python's parse of the text."""
@@ -120,9 +143,9 @@ class _Reader(ExprReader):
         self.define(out)
         return tuple(out)
 
-    def params(self, d: ast.FunctionDef) -> tuple[Param, ...]:
-        """The parameters; scalars are defined first, since a shape may name one that comes
-        later.
+    def params(self, d: ast.FunctionDef, cls: type[P], word: str) -> tuple[P, ...]:
+        """The parameters, tensors being annotated with `word`; scalars are defined first, since a
+        shape may name one that comes later.
         """
         a = d.args
         others = [
@@ -133,44 +156,60 @@ class _Reader(ExprReader):
         ]
         if others:
             raise self.fault(
-                others[0], "parameters are plain names", expected="name: dtype or name: Tensor(...)"
+                others[0],
+                "parameters are plain names",
+                expected=f"name: dtype or name: {word}(...)",
             )
-        found: dict[str, Param] = {}
+        found: dict[str, P] = {}
         for arg in a.args:
-            if not is_call(arg.annotation, "Tensor"):
-                found[arg.arg] = self.scalar(arg)
+            if not is_call(arg.annotation, word):
+                found[arg.arg] = self.scalar(arg, cls)
         self.define(p.var for p in found.values() if p.var is not None)
         for arg in a.args:
-            if is_call(arg.annotation, "Tensor"):
-                found[arg.arg] = self.tensor(arg, cast(ast.Call, arg.annotation))
-        self.define(p.buffer for p in found.values() if p.buffer is not None)
+            if is_call(arg.annotation, word):
+                found[arg.arg] = self.tensor(arg, cls, cast(ast.Call, arg.annotation))
+        for p in found.values():
+            thing = p.buffer if isinstance(p, Param) else p.array
+            self.define([] if thing is None else [thing])
         return tuple(found[arg.arg] for arg in a.args)
 
-    def scalar(self, arg: ast.arg) -> Param:
+    def scalar(self, arg: ast.arg, cls: type[P]) -> P:
         """`s: float32`, or `s: Scalar(float32, name=..., pointer=...)`."""
         note = arg.annotation
         if note is None:
-            return Param(arg.arg, loc=self.loc(arg))
+            return cls(arg.arg, loc=self.loc(arg))
         if not is_call(note, "Scalar"):
-            return Param(arg.arg, var=Var(arg.arg, self.dtype(note)), loc=self.loc(arg))
+            return cls(arg.arg, var=Var(arg.arg, self.dtype(note)), loc=self.loc(arg))
         args, words = self.arguments(cast(ast.Call, note))
         if len(args) != 1:
             raise self.fault(note, "`Scalar` takes one dtype", expected="Scalar(float32, ...)")
         name, pointer = self.param_facts(arg, words)
         self.no_more(words, "Scalar", ("name", "pointer"))
-        return Param(
-            arg.arg, var=Var(name, self.dtype(args[0])), pointer=pointer, loc=self.loc(arg)
-        )
+        return cls(arg.arg, var=Var(name, self.dtype(args[0])), pointer=pointer, loc=self.loc(arg))
 
-    def tensor(self, arg: ast.arg, note: ast.Call) -> Param:
-        """`A: Tensor((n, m), float16, scope=..., strides=..., name=..., pointer=...)`."""
+    def tensor(self, arg: ast.arg, cls: type[P], note: ast.Call) -> P:
+        """`A: Tensor((n, m), float16, scope=..., strides=..., name=..., pointer=...)`, or
+        `A: Global((n, m), size, float16, ...)` of a program.
+        """
         args, words = self.arguments(note)
         name, pointer = self.param_facts(arg, words)
-        buffer = self.buffer(name, note, args, words)
+        facts: dict[str, Any] = {}
+        if cls is Argument:
+            facts = {
+                f: self.field(source, Argument, f, Kind.OPERAND)
+                for f, source in (
+                    ("shape", args.pop(0) if args else None),
+                    ("strides", words.pop("strides", None)),
+                )
+                if source is not None
+            }
+        field, kind = ("buffer", Buffer) if cls is Param else ("array", Array)
+        facts[field] = self.definition(kind, name, note, (args, words))
         if args:
-            raise self.fault(args[0], "`Tensor` takes a shape and a dtype")
-        self.no_more(words, "Tensor", ("scope", "strides", "name", "pointer"))
-        return Param(arg.arg, buffer=buffer, pointer=pointer, loc=self.loc(arg))
+            raise self.fault(args[0], f"{ast.unparse(note.func)!r} has too many operands")
+        known = ["name", "pointer", "strides", *(f.name for f in kind.fields())]
+        self.no_more(words, ast.unparse(note.func), known)
+        return cls(arg.arg, pointer=pointer, loc=self.loc(arg), **facts)
 
     def param_facts(self, arg: ast.arg, words: dict[str, ast.expr]) -> tuple[str, bool]:
         """The name that the body uses, and whether the parameter is a pointer."""
@@ -186,7 +225,7 @@ class _Reader(ExprReader):
 
     # Statements ----------------------------------------------------------------------------------
 
-    def block(self, body: Sequence[ast.stmt], defined: Iterable[Var | Buffer]) -> Block:
+    def block(self, body: Sequence[ast.stmt], defined: Iterable[Named]) -> Block:
         """The statements of a block, in which `defined` are known."""
         outer = dict(self.names)
         self.define(defined)
@@ -233,10 +272,12 @@ class _Reader(ExprReader):
                 self.define([var])
                 return made
             case ast.Assign(targets=[ast.Subscript() as target]):
-                load = self.load(target)
-                return Store(load.buffer, load.indices, self.expr(s.value), loc=self.loc(s))
+                at, value = self.load(target), self.expr(s.value)
+                if isinstance(at, Elem):
+                    return Write(at.array, at.index, value, loc=self.loc(s))
+                return Store(at.buffer, at.indices, value, loc=self.loc(s))
             case ast.Assign(targets=[ast.Name() | ast.Tuple() as target], value=ast.Call() as call):
-                return self.operation(s, call, target_parts(target), None)
+                return self.operation(s, call, [target], None)
             case ast.Expr(value=ast.Call() as call):
                 return self.operation(s, call, [], None)
             case _:
@@ -257,6 +298,8 @@ class _Reader(ExprReader):
             raise self.unknown(call, statement_classes())
         if any(f.metadata["kind"] is Kind.BODY for f in cls.fields()):
             raise self.fault(call, f"{ast.unparse(call.func)!r} has a body", expected="with ...:")
+        if targets and sum(f.metadata["kind"] is Kind.BINDS for f in cls.fields()) > 1:
+            targets = target_parts(targets[0])
         values, defined = self.values(cls, call, targets, dtype)
         self.define(defined)
         return cls(**values, loc=self.loc(s))

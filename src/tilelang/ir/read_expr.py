@@ -39,6 +39,8 @@ from tilelang.ir.expr import (
 )
 from tilelang.ir.functions import FUNCTIONS, result_dtype
 from tilelang.ir.node import Kind, Node
+from tilelang.ir.text import Named
+from tilelang.ir.thread import Array, Elem, Slot
 from tilelang.ir.tile import (
     Assert,
     Break,
@@ -96,7 +98,7 @@ class ExprReader:
         self.lines = text.splitlines()
         self.file = file
         self.records = records
-        self.names: dict[str, Var | Buffer] = {}
+        self.names: dict[str, Named] = {}
 
     # Errors --------------------------------------------------------------------------------------
 
@@ -120,11 +122,11 @@ class ExprReader:
 
     # Names ---------------------------------------------------------------------------------------
 
-    def define(self, things: Iterable[Var | Buffer]) -> None:
+    def define(self, things: Iterable[Named]) -> None:
         """Make names known from here to the end of the enclosing block."""
         self.names.update((t.name, t) for t in things)
 
-    def lookup(self, at: ast.Name) -> Var | Buffer:
+    def lookup(self, at: ast.Name) -> Named:
         """What a name stands for."""
         found = self.names.get(at.id)
         if found is None:
@@ -142,34 +144,45 @@ class ExprReader:
             )
         return found
 
-    def buffer(
-        self, name: str, at: ast.AST, args: list[ast.expr], words: dict[str, ast.expr]
-    ) -> Buffer:
-        """A buffer from the arguments of what defines it; takes away the arguments that it used."""
-        if len(args) < 2:
+    def definition(
+        self,
+        cls: type[Node],
+        name: str,
+        at: ast.AST,
+        given: tuple[list[ast.expr], dict[str, ast.expr]],
+    ) -> Any:
+        """A buffer, array or tensor map from the arguments of what defines it; takes away the
+        arguments that it used.
+        """
+        args, words = given
+        own = form.defining_fields(cls)
+        required = [f for f in own if f.default is MISSING]
+        if len(args) < len(required):
+            lacking = " and ".join(f"a {'dtype' if f.name == 'type' else f.name}" for f in required)
             raise self.fault(
-                at, f"{name!r} needs a shape and a dtype", expected="(shape, dtype, ...)"
+                at,
+                f"{name!r} needs {lacking}",
+                expected=f"({', '.join(f.name for f in required)}, ...)",
             )
-        shape = self.field(args.pop(0), Buffer, "shape", Kind.OPERAND)
-        dtype = self.dtype(args.pop(0))
-        facts = {
-            f.name: self.field(words.pop(f.name), Buffer, f.name, f.metadata["kind"])
-            for f in Buffer.fields()
+        facts = {f.name: self.field(args.pop(0), cls, f.name, f.metadata["kind"]) for f in required}
+        facts |= {
+            f.name: self.field(words.pop(f.name), cls, f.name, f.metadata["kind"])
+            for f in own
             if f.default is not MISSING and f.name in words
         }
-        return Buffer(name, dtype, shape, loc=self.loc(at), **facts)
+        return cls(name=name, loc=self.loc(at), **facts)
 
     # Fields --------------------------------------------------------------------------------------
 
     def values(
         self, cls: type[Node], call: ast.Call, targets: list[ast.expr], dtype: DType | None
-    ) -> tuple[dict[str, Any], list[Var | Buffer]]:
+    ) -> tuple[dict[str, Any], list[Named]]:
         """The fields of a `cls` that is written as a call, and what it defines; bodies are left
         out.
         """
         args, words = self.arguments(call)
         values: dict[str, Any] = {}
-        defined: list[Var | Buffer] = []
+        defined: list[Named] = []
         var_dtypes = self.data(words.pop("var_dtypes")) if "var_dtypes" in words else None
         groups = list(targets)
         for f in cls.fields():
@@ -179,8 +192,9 @@ class ExprReader:
             if kind is Kind.BINDS:
                 if groups:
                     hint = field_types(cls)[f.name]
-                    if hint is Buffer:
-                        bound: Any = self.buffer(self.target(groups.pop(0)), call, args, words)
+                    if hint in form.DEFINED:
+                        name = self.target(groups.pop(0))
+                        bound: Any = self.definition(hint, name, call, (args, words))
                     else:
                         bound = self.new_vars(groups.pop(0), hint, dtype, var_dtypes)
                     values[f.name] = bound
@@ -349,8 +363,8 @@ class ExprReader:
             case _:
                 return self.expr(at)
 
-    def region(self, at: ast.Subscript) -> Region:
-        """`A[min : +extent, ...]`."""
+    def region(self, at: ast.Subscript) -> Region | Slot:
+        """`A[min : +extent, ...]`, of an array `A[index : +count]`."""
         mins: list[Expr] = []
         extents: list[Expr] = []
         for axis in _index_list(at):
@@ -360,18 +374,27 @@ class ExprReader:
                     extents.append(self.expr(extent))
                 case _:
                     raise self.fault(axis, "not an axis of a region", expected="min : +extent")
-        return Region(self.indexed(at), tuple(mins), tuple(extents), loc=self.loc(at))
+        named = self.indexed(at)
+        if isinstance(named, Buffer):
+            return Region(named, tuple(mins), tuple(extents), loc=self.loc(at))
+        counts = [e.value for e in extents if isinstance(e, Const)]
+        if len(counts) != 1 or len(mins) != 1 or not isinstance(counts[0], int):
+            raise self.fault(at, "not elements of an array", expected="A[index : +4]")
+        return Slot(named, mins[0], counts[0], loc=self.loc(at))
 
-    def load(self, at: ast.Subscript) -> Load:
-        """`A[i, j]`."""
-        return Load(
-            self.indexed(at), tuple(self.expr(i) for i in _index_list(at)), loc=self.loc(at)
-        )
+    def load(self, at: ast.Subscript) -> Load | Elem:
+        """`A[i, j]`, of an array `A[i]`."""
+        named, indices = self.indexed(at), tuple(self.expr(i) for i in _index_list(at))
+        if isinstance(named, Buffer):
+            return Load(named, indices, loc=self.loc(at))
+        if len(indices) != 1:
+            raise self.fault(at, "an array has one index", expected=f"{named.name}[i]")
+        return Elem(named, indices[0], named.type, loc=self.loc(at))
 
-    def indexed(self, at: ast.Subscript) -> Buffer:
-        """The buffer that a subscript names."""
+    def indexed(self, at: ast.Subscript) -> Buffer | Array:
+        """The buffer or array that a subscript names."""
         found = self.lookup(at.value) if isinstance(at.value, ast.Name) else None
-        if not isinstance(found, Buffer):
+        if not isinstance(found, (Buffer, Array)):
             raise self.fault(at.value, "not a buffer", expected="the name of a buffer")
         return found
 
@@ -386,10 +409,10 @@ class ExprReader:
                 return self.constant(at, -value)
             case ast.Name():
                 found = self.lookup(at)
-                if isinstance(found, Buffer):
+                if not isinstance(found, Var):
                     raise self.fault(
                         at,
-                        f"{at.id!r} is a buffer, not a scalar",
+                        f"{at.id!r} is a {form.snake(type(found).__name__)}, not a scalar",
                         kind="value",
                         help=f"write {at.id}[...]",
                     )

@@ -23,6 +23,7 @@ from tilelang.errors import InternalError
 from tilelang.ir import expr as expr_module
 from tilelang.ir import special as special_module
 from tilelang.ir import sync as sync_module
+from tilelang.ir import thread as thread_module
 from tilelang.ir import tile as tile_module
 from tilelang.ir.expr import (
     BOOL,
@@ -42,6 +43,7 @@ from tilelang.ir.expr import (
 )
 from tilelang.ir.functions import FUNCTIONS, result_dtype
 from tilelang.ir.node import Kind, Node, same
+from tilelang.ir.thread import Argument, Array, Elem, Program, Slot, TensorMap, Write
 from tilelang.ir.tile import (
     Assert,
     Break,
@@ -61,7 +63,7 @@ from tilelang.ir.tile import (
 FLOAT32 = DType("float32")
 
 # The modules whose nodes have a text form; a further stage is one more entry.
-STAGES = (expr_module, tile_module, sync_module, special_module)
+STAGES = (expr_module, tile_module, sync_module, special_module, thread_module)
 
 # Python's precedence, loosest first.
 OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, SIGN, ATOM = range(12)
@@ -88,6 +90,13 @@ UNARY_LEVELS: dict[UnaryOp, int] = {UnaryOp.NEG: SIGN, UnaryOp.BITNOT: SIGN, Una
 
 SELECT, LAZY_SELECT, NEGATE, REGION = "where", "if_then_else", "neg", "region"
 
+Named = Var | Buffer | Array | TensorMap
+DEFINED = (Buffer, Array, TensorMap)
+"""What a name stands for; those that say all about themselves where they are defined."""
+
+_PAIRS = ("attrs", "imm")
+"""Fields that hold pairs of a name and data, written as a dictionary."""
+
 
 def snake(name: str) -> str:
     """`SyncThreads` as `sync_threads`."""
@@ -111,9 +120,7 @@ def is_name(name: str) -> bool:
 
 def print_function(fn: Function) -> str:
     """The text of a whole function, ending in a newline."""
-    facts: list[str] = []
-    if fn.dialect:
-        facts.append(f"dialect={_quote(fn.dialect)}")
+    facts = [f"dialect={_quote(fn.dialect)}"]
     if fn.dynamic:
         facts.append("dynamic={" + ", ".join(f"{v.name}: {v.type}" for v in fn.dynamic) + "}")
     if fn.outputs:
@@ -123,6 +130,21 @@ def print_function(fn: Function) -> str:
     params = ", ".join(_param(p) for p in fn.params)
     lines = [f"@function({', '.join(facts)})", f"def {fn.name}({params}):"]
     lines += _block(fn.body, 1)
+    return "\n".join(lines) + "\n"
+
+
+def print_program(program: Program) -> str:
+    """The text of a whole program of the thread stage, ending in a newline."""
+    facts: list[str] = []
+    if program.dynamic:
+        facts.append("dynamic={" + ", ".join(f"{v.name}: {v.type}" for v in program.dynamic) + "}")
+    if program.outputs:
+        facts.append(f"outputs={_data(program.outputs)}")
+    if program.attrs:
+        facts.append(f"attrs={_pairs(program.attrs)}")
+    params = ", ".join(_argument(p) for p in program.params)
+    lines = [f"@program({', '.join(facts)})", f"def {program.name}({params}):"]
+    lines += _block(program.body, 1)
     return "\n".join(lines) + "\n"
 
 
@@ -143,23 +165,53 @@ def print_expr(e: Node) -> str:
 
 def _param(p: Param) -> str:
     extra = ["pointer=True"] if p.pointer else []
-    thing = p.buffer or p.var
-    if thing is not None and thing.name != p.name:
-        extra.append(f"name={_quote(thing.name)}")
+    if p.buffer is not None and p.buffer.name != p.name:
+        extra.append(f"name={_quote(p.buffer.name)}")
     if p.buffer is not None:
         return f"{p.name}: Tensor({', '.join([*_declared(p.buffer), *extra])})"
-    if p.var is None:
-        return p.name
-    return (
-        f"{p.name}: Scalar({', '.join([p.var.type, *extra])})"
-        if extra
-        else f"{p.name}: {p.var.type}"
-    )
+    return _scalar_param(p.name, p.var, p.pointer)
 
 
-def _declared(b: Buffer) -> list[str]:
-    """A buffer's own fields, as arguments of the operation that defines it."""
-    return [_tuple(b.shape), str(b.type), *_keywords(b, skip=("name", "type", "shape"))]
+def _scalar_param(name: str, var: Var | None, pointer: bool) -> str:
+    if var is None:
+        return name
+    extra = ["pointer=True"] if pointer else []
+    if var.name != name:
+        extra.append(f"name={_quote(var.name)}")
+    return f"{name}: Scalar({', '.join([var.type, *extra])})" if extra else f"{name}: {var.type}"
+
+
+def _argument(p: Argument) -> str:
+    if p.array is None:
+        return _scalar_param(p.name, p.var, p.pointer)
+    extra = ["pointer=True"] if p.pointer else []
+    if p.strides is not None:
+        extra.append(f"strides={_tuple(p.strides)}")
+    if p.array.name != p.name:
+        extra.append(f"name={_quote(p.array.name)}")
+    own = [_tuple(p.shape), *_declared(p.array), *extra]
+    return f"{p.name}: Global({', '.join(own)})"
+
+
+def _declared(thing: Buffer | Array | TensorMap) -> list[str]:
+    """The own fields of what is defined, as arguments of the operation that defines it."""
+    return [*_required(thing), *_keywords(thing)]
+
+
+def _required(thing: Buffer | Array | TensorMap) -> list[str]:
+    return [
+        _field(f.metadata["kind"], getattr(thing, f.name))
+        for f in defining_fields(type(thing))
+        if f.default is MISSING
+    ]
+
+
+def defining_fields(cls: type[Node]) -> list[dataclasses.Field[Any]]:
+    """The fields of a named thing but its name, in the order of the text: a dtype stands last."""
+    fields = [f for f in cls.fields() if f.name not in ("name", "type")]
+    required = sum(f.default is MISSING for f in fields)
+    fields[required:required] = [f for f in cls.fields() if f.name == "type"]
+    return fields
 
 
 # Statements --------------------------------------------------------------------------------------
@@ -233,6 +285,8 @@ def _simple(stmt: Stmt) -> str:
             text = f"{stmt.var.name}: {stmt.var.type} = {_expr(stmt.value, OR)}"
         case Store() if type(stmt) is Store:
             text = f"{stmt.buffer.name}{_indices(stmt.indices)} = {_expr(stmt.value, OR)}"
+        case Write() if _is_plain(stmt.array, stmt.value.dtype, stmt):
+            text = f"{stmt.array.name}{_indices((stmt.index,))} = {_expr(stmt.value, OR)}"
         case Break() | Continue():
             text = snake(type(stmt).__name__)
         case Assert():
@@ -250,7 +304,7 @@ def _operation(stmt: Stmt) -> str:
     match bound:
         case []:
             return text
-        case [Buffer() as b]:
+        case [Buffer() | Array() | TensorMap() as b]:
             return f"{b.name} = {text}"
         case [Var() as v]:
             return f"{v.name}: {v.type} = {text}"
@@ -262,17 +316,18 @@ def _bound(node: Node) -> Iterator[Any]:
     """The values of the fields that define something, empty ones left out."""
     for f in node.fields():
         value = getattr(node, f.name)
-        if f.metadata["kind"] is Kind.BINDS and value is not None:
+        given = value is not None and (value or f.default is MISSING)
+        if f.metadata["kind"] is Kind.BINDS and given:
             yield value
 
 
 def _bound_names(node: Node) -> str:
     """The names that a node defines, as an assignment target: one group for each field."""
-    groups = [v.name if isinstance(v, (Var, Buffer)) else _name_group(v) for v in _bound(node)]
+    groups = [v.name if isinstance(v, Named) else _name_group(v) for v in _bound(node)]
     return groups[0] if len(groups) == 1 else f"({', '.join(groups)})" if groups else ""
 
 
-def _name_group(items: tuple[Var | Buffer, ...]) -> str:
+def _name_group(items: tuple[Named, ...]) -> str:
     return "(" + ", ".join(v.name for v in items) + (",)" if len(items) == 1 else ")")
 
 
@@ -298,8 +353,8 @@ def _positional(node: Node) -> list[str]:
     out: list[str] = []
     for i, (f, value) in enumerate(required):
         if f.metadata["kind"] is Kind.BINDS:
-            if isinstance(value, Buffer):
-                out += [_tuple(value.shape), str(value.type)]
+            if isinstance(value, DEFINED):
+                out += _required(value)
             continue
         out.append((f"{f.name}=" if i > last_region else "") + _field(f.metadata["kind"], value))
     return out
@@ -319,14 +374,16 @@ def _keywords(node: Node, skip: tuple[str, ...] = ()) -> list[str]:
             continue
         elif f.name == "hints":
             out += _hints(node, value)
+        elif f.name in _PAIRS:
+            out.append(f"{f.name}={_pairs(value)}")
         else:
             out.append(f"{f.name}={_field(kind, value)}")
     return out
 
 
 def _binding_facts(node: Node, value: Any) -> list[str]:
-    if isinstance(value, Buffer):
-        return _keywords(value, skip=("name", "type", "shape"))
+    if isinstance(value, DEFINED):
+        return _keywords(value)
     if isinstance(value, Var):  # a plain statement says the dtype beside the name
         value = (value,) if any(f.metadata["kind"] is Kind.BODY for f in node.fields()) else ()
     items = cast("tuple[Var, ...]", value or ())
@@ -422,7 +479,7 @@ def _leveled(e: Node) -> tuple[str, int]:
     match e:
         case Const():
             out = _const(e)
-        case Var() | Buffer():
+        case Var() | Buffer() | Array() | TensorMap():
             out = e.name, ATOM
         case Binary():
             out = _binary(e)
@@ -430,6 +487,10 @@ def _leveled(e: Node) -> tuple[str, int]:
             out = _unary(e)
         case Load() if type(e) is Load:
             out = e.buffer.name + _indices(e.indices), ATOM
+        case Elem() if _is_plain(e.array, e.type, e):
+            out = e.array.name + _indices((e.index,)), ATOM
+        case Slot():
+            out = f"{e.array.name}[{_expr(e.index, OR)} : +{e.count}]", ATOM
         case Region():
             out = _region(e), ATOM
         case Select():
@@ -482,6 +543,11 @@ def float_text(value: float, dtype: DType) -> str:
         if const_value(float(short), dtype) == value:
             return short
     return exact
+
+
+def _is_plain(array: Array, dtype: DType, access: Elem | Write) -> bool:
+    """Whether an access touches one element and says nothing more, so that a subscript says it."""
+    return dtype == array.type and not access.hints and not access.align
 
 
 def _indices(indices: tuple[Expr, ...]) -> str:
