@@ -5,8 +5,8 @@ that holds every value of the expression, or a `Form` that equals it as an integ
 overflow.
 
 Integers of the language wrap. With `wraps` false, the results of signed arithmetic are taken to fit
-their dtype, which holds for index expressions: an index that overflowed would lie outside its
-buffer.
+their dtype, in whatever order the terms of a sum are added. That holds for index expressions: an
+index that overflowed would lie outside its buffer, and its terms are sizes and indices themselves.
 """
 
 from __future__ import annotations

@@ -48,8 +48,9 @@ def simplify(
 ) -> Expr:
     """An expression with the value of `e` for all values that `env` allows.
 
-    With `wraps` false, signed arithmetic in `e` is taken not to overflow, which holds for sizes and
-    indices. The names of the rules that were used are added to `fired`.
+    With `wraps` false, signed arithmetic in `e` is taken not to overflow in whatever order its
+    terms are added, which holds for sizes and indices. The names of the rules that were used are
+    added to `fired`.
     """
     known = env if isinstance(env, Env) else Env(env or {}, wraps=wraps)
     return _Simplifier(known, fired).run(e)
@@ -326,11 +327,12 @@ def remainder_terms(e: Binary, env: Env) -> Expr | None:
 
 
 def _divided(e: Binary, env: Env) -> tuple[int, Form | None]:
-    """The positive literal divisor, and the dividend as an exact sum."""
+    """The positive literal divisor, and the dividend as an exact sum of terms of its dtype."""
     c = int_value(e.b)
     if c is None or c <= 0 or not is_stable(e.a):
         return 0, None
-    return c, env.linear(e.a)
+    form = env.linear(e.a)
+    return c, (form if all(t.dtype == e.dtype for t in form.terms) else None)
 
 
 def _split(form: Form, c: int, env: Env) -> tuple[Form, Form]:
@@ -352,11 +354,10 @@ def _split(form: Form, c: int, env: Env) -> tuple[Form, Form]:
 
 
 def _fits(form: Form, env: Env, dtype: DType) -> bool:
-    """Whether the sum can be computed in the dtype, all its terms being of the dtype."""
+    """Whether the sum can be computed in the dtype."""
     lo, hi = form_span(form, env.bounds)
     low, high = limits(dtype)
-    exact = (low <= lo and hi <= high) or (not env.wraps and dtype.is_int)
-    return exact and all(t.dtype == dtype for t in form.terms)
+    return (low <= lo and hi <= high) or (not env.wraps and dtype.is_int)
 
 
 def divide_twice(e: Binary, env: Env) -> Expr | None:
