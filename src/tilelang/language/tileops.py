@@ -1,7 +1,7 @@
 """The operations of a whole block on tiles: copy, fill, gemm, reductions, scans, transpose.
 
-Each function states shapes, dtypes and errors, resolves its arguments to regions, refuses what does not fit, and
-emits one node. Hints are kept on the node; they choose how, never what.
+Each function states shapes, dtypes and errors, resolves its arguments to regions, refuses what
+does not fit, and emits one node. Hints are kept on the node; they choose how, never what.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ def _wide(region: Region) -> list[Expr]:
 
 
 def _check_match(a: Region, b: Region, op: str) -> None:
-    """Axes longer than 1 must agree pairwise; a shorter source repeats along axes where its extent is 1."""
+    """Axes longer than 1 must agree pairwise; a shorter source repeats along axes where its extent
+    is 1.
+    """
     x, y = _wide(a), _wide(b)
     if len(x) == len(y):
         pairs = list(zip(x, y, strict=True))
@@ -152,9 +154,10 @@ def copy(
 ) -> None:
     """Copy `src` to `dst`, converting the dtype by value.
 
-    Each is a buffer, a slice, or an element, which stands for the tile that begins there and takes the other side's
-    extents. In global memory, reads outside give 0 (or the annotated safe value) and writes outside do nothing. The
-    keywords are hints and never change the result. Raises for extents that do not match.
+    Each is a buffer, a slice, or an element, which stands for the tile that begins there and takes
+    the other side's extents. In global memory, reads outside give 0 (or the annotated safe value)
+    and writes outside do nothing. The keywords are hints and never change the result. Raises for
+    extents that do not match.
     """
     builder = build.current("T.copy")
     if prefer_instruction not in (None, "tma", "cp_async", "sync"):
@@ -237,11 +240,13 @@ def gemm(
     mbar: Any = None,
     annotations: dict[str, Any] | None = None,
 ) -> None:
-    """`C += op(A) @ op(B)` on tiles, accumulated in the dtype of C; `clear_accum` (bool or value) starts from zero.
+    """`C += op(A) @ op(B)` on tiles, accumulated in the dtype of C; `clear_accum` (bool or value)
+    starts from zero.
 
-    A is (M, K), or (K, M) with `transpose_A`; B is (K, N), or (N, K) with `transpose_B`; C is (M, N). All extents
-    are static. T.gemm waits by itself; with C in Tensor Memory it then completes an arrival of `mbar`, if given.
-    Raises for shapes that do not fit or element types without a product.
+    A is (M, K), or (K, M) with `transpose_A`; B is (K, N), or (N, K) with `transpose_B`; C is (M,
+    N). All extents are static. T.gemm waits by itself; with C in Tensor Memory it then completes
+    an arrival of `mbar`, if given. Raises for shapes that do not fit or element types without a
+    product.
     """
     builder = build.current("T.gemm")
     a, b, c = matrix(A, "A"), matrix(B, "B"), matrix(C, "C")
@@ -259,13 +264,15 @@ def gemm(
         )
     )
     if mbar is not None:
-        _arrive_after(builder, c, mbar)
+        arrive_after(builder, c, mbar)
     if annotations:
         raise _bad("option", "T.gemm takes no annotations", got=str(sorted(annotations)))
 
 
-def _arrive_after(builder: Builder, c: Region, mbar: Any) -> None:
-    """Products into Tensor Memory complete on the author's barrier; those of registers have none."""
+def arrive_after(builder: Builder, c: Region, mbar: Any) -> None:
+    """Products into Tensor Memory complete on the author's barrier; those of registers
+    have none.
+    """
     if memory_of(Dialect(builder.dialect), c.buffer.scope) is Memory.TMEM:
         builder.emit(MmaArrive(region_of(mbar, "the mbar of T.gemm"), loc=here()))
         return
@@ -313,7 +320,7 @@ def check_product(
         )
 
 
-# -- reductions and scans -----------------------------------------------------------------------------------------
+# -- reductions and scans --------------------------------------------------------------------------
 
 
 def _axis(dim: Any, rank: int, what: str) -> int:
@@ -337,8 +344,9 @@ def reduce(
 ) -> None:
     """Reduce `buffer` along `dim` into `out`, in the dtype of `out`.
 
-    `out` has the shape of `buffer` without `dim`, or with 1 there ((1,) for one axis). With `clear=False` the old
-    value of `out` is combined in exactly once. ValueError for another shape or an unknown `reduce_type`.
+    `out` has the shape of `buffer` without `dim`, or with 1 there ((1,) for one axis). With
+    `clear=False` the old value of `out` is combined in exactly once. ValueError for another shape
+    or an unknown `reduce_type`.
     """
     builder = build.current(f"T.reduce_{reduce_type}")
     try:
@@ -434,7 +442,9 @@ def reduce_max(
     nan_propagate: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> None:
-    """Maximum along `dim`, from -inf (or the least integer); NaN is dropped unless `nan_propagate`. See `reduce`."""
+    """Maximum along `dim`, from -inf (or the least integer); NaN is dropped unless
+    `nan_propagate`. See `reduce`.
+    """
     reduce(buffer, out, "max", dim, clear, batch, annotations, nan_propagate=nan_propagate)
 
 
@@ -447,7 +457,9 @@ def reduce_min(
     nan_propagate: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> None:
-    """Minimum along `dim`, from +inf (or the greatest integer); NaN is dropped unless `nan_propagate`. See `reduce`."""
+    """Minimum along `dim`, from +inf (or the greatest integer); NaN is dropped unless
+    `nan_propagate`. See `reduce`.
+    """
     reduce(buffer, out, "min", dim, clear, batch, annotations, nan_propagate=nan_propagate)
 
 
@@ -544,7 +556,9 @@ def cummax(
     reverse: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> None:
-    """Inclusive running maximum along `dim` (from the end with `reverse`) into `dst`, or in place."""
+    """Inclusive running maximum along `dim` (from the end with `reverse`) into `dst`, or
+    in place.
+    """
     _scan(tile.ScanOp.MAX, src, dst, dim, reverse, annotations)
 
 
@@ -582,18 +596,21 @@ def deallocate_tmem(tmem: Any) -> None:
     builder.emit(tile.Free(tmem.buffer, loc=here()))
 
 
-# -- views ----------------------------------------------------------------------------------------------------------
+# -- views -----------------------------------------------------------------------------------------
 
 
 def reshape(src: Any, shape: Any) -> BufferRef:
-    """A second name for the storage of `src` with another shape of as many elements, in row-major order."""
+    """A second name for the storage of `src` with another shape of as many elements, in row-major
+    order.
+    """
     return view(src, shape)
 
 
 def view(src: Any, shape: Any = None, dtype: Any = None, strides: Any = None) -> BufferRef:
     """A second name for the storage of `src` with another shape and dtype of as many bits.
 
-    Without `shape`, the last axis is scaled by the ratio of the element sizes. ValueError where the bits differ.
+    Without `shape`, the last axis is scaled by the ratio of the element sizes. ValueError where
+    the bits differ.
     """
     from tilelang import dtypes  # the name is taken by the parameter elsewhere in this module
     from tilelang.language.buffers import shape_of
@@ -644,11 +661,8 @@ def _check_bits(buffer: Buffer, extents: tuple[Expr, ...], element: DType) -> No
         return simplify(total.expr)
 
     old, new = bits(buffer.shape, buffer.dtype), bits(extents, element)
-    if (
-        isinstance(old, Const)
-        and isinstance(new, Const)
-        and old.value == new.value
-        or equal(old, new)
+    if (isinstance(old, Const) and isinstance(new, Const) and old.value == new.value) or equal(
+        old, new
     ):
         return
     raise _bad(
