@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from tilelang.emulator import access, ops, reduce, scalars
+from tilelang.emulator import access, ops, products, reduce, scalars
 from tilelang.emulator.parallel import PRIVATE, memory
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import tuple_text
@@ -20,7 +20,7 @@ from tilelang.ir.tile import Atomic, Copy, Fill, Gemm, Stmt, Store, TileOp
 
 At = list[int]
 
-OPS = {**ops.OPS, **reduce.OPS}
+OPS = {**ops.OPS, **reduce.OPS, **products.OPS}
 """The function of every node class that works on tiles."""
 
 def tile_op(u: Unit, stmt: TileOp) -> None:
