@@ -24,7 +24,7 @@ from tilelang.ir.expr import (
     UnaryOp,
     Var,
 )
-from tilelang.ir.interval import Interval, interval
+from tilelang.ir.interval import Interval, interval, span
 from tilelang.ir.simplify import ceildiv, equal, rules, simplify, substitute
 
 
@@ -49,14 +49,15 @@ def cases(draw, dtype: DType):
         picked = sorted(draw(st.tuples(*[near | st.integers(low, high)] * 2)))
         modulus = draw(st.sampled_from([1, 1, 1, 2, 3, 8, 16]))
         found = interval(picked[0], picked[1], modulus, draw(st.integers(0, modulus - 1)))
-        if v.type.is_bool or found.hi > high or found.lo > high:
-            found = Interval(low, high)
+        lo, hi = span(found, v.type)
+        if v.type.is_bool or hi > high or lo > high:
+            found, lo, hi = Interval(low, high), low, high
         if draw(st.integers(0, 3)):
             ranges[v] = found
         else:
-            found = Interval(low, high)
-        steps = (found.hi - found.lo) // (found.modulus or 1)
-        value = found.lo + draw(st.integers(0, steps)) * (found.modulus or 1)
+            found, lo, hi = Interval(low, high), low, high
+        step = found.modulus or 1
+        value = lo + draw(st.integers(0, (hi - lo) // step)) * step
         values[v] = bool(value) if v.type.is_bool else value
     return draw(expressions(dtype, names)), ranges, values
 

@@ -227,7 +227,7 @@ REFUSED = [
     ("launch((1,))", "has a body"),
     ("import os", "no Import"),
     ("while s:\n    pass\nelse:\n    pass", "no While"),
-    ("b = alloc((1,))", "needs a shape and a dtype"),
+    ("b = alloc((1,))", "'b' needs .*shape and a dtype"),
     ("alloc((1,), float32)", "defines a name"),
     ("annotate('x', values=(f(1),))", "not plain data"),
     ("copy(*A, **A)", "repeated keyword|not an expression"),

@@ -1,1 +1,3 @@
-"""The intermediate representation: nodes, expressions, the tile stage, its text form and its verifier."""
+"""The intermediate representation: nodes, expressions, the tile stage, its text form and its
+verifier.
+"""

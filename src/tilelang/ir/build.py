@@ -1,12 +1,13 @@
 """The builder: the state of one trace, which `language` functions write to and `frontend` drives.
 
-What enters: calls that emit statements, open and close blocks, and ask for fresh names. What leaves: the statements
-of one `Function`. The current builder is the only ambient state of the compiler.
+What enters: calls that emit statements, open and close blocks, and ask for fresh names. What
+leaves: the statements of one `Function`. The current builder is the only ambient state of the
+compiler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,13 +16,15 @@ from typing import Any
 from tilelang.dtypes import DType
 from tilelang.errors import Diagnostic, JITNoBuilderError, Loc, TileRuntimeError, error
 from tilelang.ir.expr import INT32, Buffer, Const, Expr, Var
-from tilelang.ir.node import Kind, Node
+from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.tile import Annotate, Let, Param, Stmt
 
 
 @dataclass
 class LaunchState:
-    """What is known of the launch that is being traced; `threads` is None where the target chooses."""
+    """What is known of the launch that is being traced; `threads` is None where the target
+    chooses.
+    """
 
     grid: tuple[Expr, ...]
     vars: tuple[Var, ...]
@@ -31,7 +34,7 @@ class LaunchState:
     loc: Loc | None = None
 
 
-class TraceStopped(Exception):  # noqa: N818 - it ends a probe, nothing is wrong
+class TraceStopped(Exception):
     """Ends a probing trace at its first launch: what comes before is all that was asked for."""
 
 
@@ -39,8 +42,8 @@ class TraceStopped(Exception):  # noqa: N818 - it ends a probe, nothing is wrong
 class Eager:
     """What is particular to the trace of an eager kernel or of one that makes its own outputs.
 
-    `consts` are the values of `T.const` names; a probing trace (`probing`) has none yet, collects the
-    tensor declarations and stops at the first launch. `empties` are the outputs declared by
+    `consts` are the values of `T.const` names; a probing trace (`probing`) has none yet, collects
+    the tensor declarations and stops at the first launch. `empties` are the outputs declared by
     `T.empty`, `returned` the ones given back, in order.
     """
 
@@ -71,7 +74,8 @@ class Builder:
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
     _visible: list[set[str]] = field(default_factory=lambda: [set[str]()])
 
-    # -- names ----------------------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------
+    # ---------------
 
     def unique(self, hint: str) -> str:
         """`hint`, or `hint_1`, `hint_2`, ... where it is taken; from now on the name is taken."""
@@ -89,7 +93,9 @@ class Builder:
         return self.hints.pop(0) if self.hints else default
 
     def fresh_var(self, hint: str, dtype: DType = INT32) -> Var:
-        """A variable whose name is not used yet. It is visible once a statement binds it (see `define`)."""
+        """A variable whose name is not used yet. It is visible once a statement binds it (see
+        `define`).
+        """
         return Var(self.unique(hint), dtype)
 
     def define(self, *nodes: Var | Buffer) -> None:
@@ -110,10 +116,13 @@ class Builder:
             self._visible[0].add(var.name)
             self.defined_at[var.name] = self.loc
 
-    # -- statements -----------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
+    # ---------------
 
     def emit(self, stmt: Stmt) -> None:
-        """Append a statement to the current block, after checking that every name it uses is in scope."""
+        """Append a statement to the current block, after checking that every name it uses is in
+        scope.
+        """
         self._check_names(stmt)
         self._blocks[-1].append(stmt)
 
@@ -125,7 +134,9 @@ class Builder:
         return var
 
     def stable(self, value: Expr, hint: str = "t") -> Expr:
-        """`value` as something that later stores cannot change: itself, or a name bound to it here."""
+        """`value` as something that later stores cannot change: itself, or a name bound to it
+        here.
+        """
         if isinstance(value, (Var, Const)) or self.launch is None:
             return value
         return self.let(value, hint)
@@ -135,8 +146,10 @@ class Builder:
         self.emit(Annotate(kind, loc=self.loc, **fields))
 
     @contextmanager
-    def block(self) -> Iterator[list[Stmt]]:
-        """A nested block: statements emitted inside go to the list that is given, and names defined inside end."""
+    def block(self) -> Generator[list[Stmt]]:
+        """A nested block: statements emitted inside go to the list that is given, and names
+        defined inside end.
+        """
         self.open()
         inner = self._blocks[-1]
         try:
@@ -172,14 +185,17 @@ class Builder:
             for f in node.fields():
                 if f.metadata["kind"] is Kind.OPERAND:
                     value = getattr(node, f.name)
-                    stack.extend(_flat(value))
+                    stack.extend(flat(value))
 
     def _out_of_scope(self, node: Var | Buffer) -> TileRuntimeError:
         where = self.defined_at.get(node.name)
         what = "size" if node.name not in self.defined_at and isinstance(node, Var) else "name"
         if what == "size":
             message = f"the symbolic size {node.name} is not the extent of any tensor parameter"
-            way_out = f"use {node.name} as a plain axis of a tensor parameter, or pass it as a scalar parameter"
+            way_out = (
+                f"use {node.name} as a plain axis of a tensor parameter,"
+                " or pass it as a scalar parameter"
+            )
         else:
             message = f"{node.name} is used outside the block that defines it"
             way_out = (
@@ -194,14 +210,6 @@ class Builder:
                 related=((where, f"{node.name} is defined here"),) if where is not None else (),
             )
         )
-
-
-def _flat(value: object) -> list[Node]:
-    if isinstance(value, Node):
-        return [value]
-    if isinstance(value, tuple):
-        return [node for item in value for node in _flat(item)]  # pyright: ignore[reportUnknownVariableType]
-    return []
 
 
 CURRENT: ContextVar[Builder | None] = ContextVar("tilewright_builder", default=None)
@@ -220,7 +228,8 @@ def current(what: str = "this construct") -> Builder:
             "syntax",
             f"{what} is used outside a kernel",
             cls=JITNoBuilderError,
-            expected="a call from a function decorated with @T.prim_func, @T.macro or @tilelang.jit",
+            expected="a call from a function decorated with @T.prim_func, @T.macro or"
+            " @tilelang.jit",
             help="move it into such a function",
         )
     return builder

@@ -49,8 +49,12 @@ COLLECTIVES: dict[str, CollectiveFn] = {
         CollectiveFn("warp_reduce_min", 1, _W, None, "the minimum over the warp"),
         CollectiveFn("warp_reduce_bitand", 1, _W, None, "the bitwise and over the warp"),
         CollectiveFn("warp_reduce_bitor", 1, _W, None, "the bitwise or over the warp"),
-        CollectiveFn("elect", 0, _W, "bool", "true in one lane of each group of `params[0]` threads"),
-        CollectiveFn("syncthreads_count", 1, _B, "int32", "a barrier, and how many predicates hold"),
+        CollectiveFn(
+            "elect", 0, _W, "bool", "true in one lane of each group of `params[0]` threads"
+        ),
+        CollectiveFn(
+            "syncthreads_count", 1, _B, "int32", "a barrier, and how many predicates hold"
+        ),
         CollectiveFn("syncthreads_and", 1, _B, "int32", "a barrier, and whether all hold"),
         CollectiveFn("syncthreads_or", 1, _B, "int32", "a barrier, and whether some hold"),
     )
@@ -81,7 +85,9 @@ class ReducerInit(Stmt):
 
 
 class ReducerUpdate(Stmt):
-    """Contributes `value` to one element of a reducer, once per iteration of the T.Parallel around."""
+    """Contributes `value` to one element of a reducer, once per iteration of the T.Parallel
+    around.
+    """
 
     reducer: Buffer = operand(effect=Effect.UPDATE | Effect.ATOMIC)
     indices: tuple[Expr, ...] = operand()
@@ -90,7 +96,9 @@ class ReducerUpdate(Stmt):
 
 
 class ReducerFinalize(TileOp):
-    """Closes the accumulation and writes the combined result to `dst` (`reducer` itself in v1 form)."""
+    """Closes the accumulation and writes the combined result to `dst` (`reducer` itself in v1
+    form).
+    """
 
     reducer: Buffer = operand(effect=Effect.READ)
     dst: Region = operand(effect=Effect.WRITE)

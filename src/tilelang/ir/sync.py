@@ -135,7 +135,9 @@ class TmaStoreArrive(Stmt):
 
 
 class TmaStoreWait(Stmt):
-    """Waits until at most `count` bulk groups are under way, or with `read` still read their source."""
+    """Waits until at most `count` bulk groups are under way, or with `read` still read their
+    source.
+    """
 
     count: int = attr(default=0)
     read: bool = attr(default=True)
@@ -164,7 +166,9 @@ class AsyncUnit(enum.Enum):
 
 
 class AsyncGemm(TileOp):
-    """`Gemm` that is only issued. wgmma is waited for by `WaitWgmma`; tcgen05 completes on `barrier`."""
+    """`Gemm` that is only issued. wgmma is waited for by `WaitWgmma`; tcgen05 completes on
+    `barrier`.
+    """
 
     a: Region = operand(effect=Effect.READ | Effect.ASYNC)
     b: Region = operand(effect=Effect.READ | Effect.ASYNC)
@@ -211,6 +215,8 @@ class WarpSpecialize(Stmt):
 
 
 class LaunchDependency(Stmt):
-    """Programmatic dependent launch: `trigger` lets the next kernel start, `sync` waits for the last."""
+    """Programmatic dependent launch: `trigger` lets the next kernel start, `sync` waits for the
+    last.
+    """
 
     step: str = attr()
