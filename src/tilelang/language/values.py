@@ -25,6 +25,7 @@ from tilelang.ir.expr import (
     Cast,
     Const,
     Expr,
+    Pack,
     Select,
     Unary,
     UnaryOp,
@@ -234,11 +235,15 @@ class Value:
 class DataType(DType):
     """An element type as authors use it: a string, and callable to make a constant, a cast or a fresh scalar."""
 
-    def __call__(self, value: Any = None) -> Value:
-        """`T.float16(x)`: `x` as this type. A number gives a constant, a value a cast, nothing a fresh variable."""
+    def __call__(self, value: Any = None, *lanes: Any) -> Value:
+        """`T.float16(x)`: `x` as this type. A number gives a constant, a value a cast, nothing a
+        fresh variable. A vector type takes a value for each lane, or one for all of them.
+        """
         if value is None:
             builder = build.current_or_none()
             return Value(builder.fresh_var("v", self) if builder else Var("v", self))
+        if lanes or self.lanes > 1:
+            return Value(packed((value, *lanes), self))
         if isinstance(value, Value):
             return Value(convert(value.expr, self))
         return Value(constant(value, self))
@@ -294,6 +299,20 @@ def constant(value: Any, dtype: DType) -> Const:
     return Const(dtypes.const_value(value, dtype), DType(dtype))
 
 
+def packed(values: tuple[Any, ...], dtype: DType) -> Expr:
+    """A vector of these lanes, each converted to the scalar type; one scalar fills all lanes."""
+    if len(values) == 1 and as_expr(values[0]).dtype.lanes > 1:
+        return convert(as_expr(values[0]), dtype)
+    if len(values) not in (1, dtype.lanes):
+        raise _refuse(
+            "dtype",
+            f"{dtype} of {len(values)} values",
+            expected=f"{dtype.lanes} values, or one for all lanes" if dtype.lanes > 1 else "one",
+            got=str(len(values)),
+        )
+    return Pack(tuple(as_expr(v, DType(dtype.base)) for v in values), DType(dtype))
+
+
 def as_expr(x: Any, dtype: DType | None = None) -> Expr:
     """`x` as an expression. A Python number takes the literal dtype (int32, float32), or `dtype` where given."""
     if isinstance(x, Value):
@@ -302,7 +321,7 @@ def as_expr(x: Any, dtype: DType | None = None) -> Expr:
         e = x
     elif isinstance(x, (bool, int, float, np.generic)):
         if dtype is not None:
-            return constant(x, dtype)
+            return constant(x, dtype) if dtype.lanes == 1 else packed((x,), dtype)
         if isinstance(x, np.generic):
             return constant(x, dtypes.dtype(x.dtype))
         return constant(x, dtypes.literal_dtype(x))
@@ -336,6 +355,16 @@ def convert(e: Expr, dtype: DType) -> Expr:
     if e.dtype.kind == "handle" or dtype.kind == "handle":
         raise _refuse(
             "dtype", f"cannot convert {e.dtype} to {dtype}", help="use `T.reinterpret` for bits"
+        )
+    if e.dtype.lanes != dtype.lanes:
+        if e.dtype.lanes == 1:
+            return packed((e,), dtype)
+        raise _refuse(
+            "dtype",
+            f"cannot convert {e.dtype} to {dtype}",
+            expected=f"a value of {dtype.lanes} lanes",
+            got=f"{e.dtype.lanes} lanes",
+            help="`T.extract_lane(x, 0)` takes one lane, `T.reinterpret` the bits",
         )
     return fold(Cast(e, DType(dtype)))
 
