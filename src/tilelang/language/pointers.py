@@ -1,4 +1,8 @@
-"""Pointers: parameters that are addresses, and tensors made over them."""
+"""Pointers: parameters and values that are addresses, buffers made from them, and atomic accesses.
+
+A pointer to an element comes from `T.access_ptr` or `T.address_of`; an address from a `T.ptr`
+parameter or an integer tensor. `T.make_tensor` gives an address a shape, in elements.
+"""
 
 from __future__ import annotations
 
@@ -6,62 +10,162 @@ from typing import Any
 
 from tilelang import dtypes
 from tilelang.dtypes import DType
-from tilelang.errors import TileTypeError, TileValueError, error
+from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import build
-from tilelang.ir.expr import Buffer
+from tilelang.ir.expr import AddressOf, AtomicLoad, Binary, BinaryOp, Buffer, Expr, const, int_value
+from tilelang.ir.simplify import simplify
 from tilelang.ir.special import MakeTensor
+from tilelang.ir.tile import AtomicStore
+from tilelang.language.arguments import choice, integer, known, launched, number, place, refuse
 from tilelang.language.buffers import BufferRef, here, shape_of
-from tilelang.language.values import Value, describe
+from tilelang.language.values import DataType, Value, as_expr
+
+LOAD_ORDERS = ("relaxed", "consume", "acquire", "seq_cst")
+STORE_ORDERS = ("relaxed", "release", "seq_cst")
 
 
-class Pointer:
-    """`T.ptr`: the annotation of a parameter that is an address in global memory."""
+class PointerType(DataType):
+    """`T.ptr`: the type of an address, 64 bits. `T.ptr(dtype)` says what it points to."""
 
     is_pointer = True
 
-    def __init__(self, dtype: DType | None = None) -> None:
-        self.dtype = dtype
-
-    def __call__(
+    def __call__(  # pyright: ignore[reportIncompatibleMethodOverride] - it makes a type, not a value
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
-    ) -> Pointer:
-        """A pointer to elements of `dtype`; only global memory has addresses."""
-        if storage_scope != "global" or is_size_var:
-            raise error("scope", "a pointer outside global memory", here(), expected="'global'")
-        return Pointer(None if dtype is None else DType(dtypes.dtype(dtype)))
+    ) -> Any:
+        """The annotation of a pointer parameter, to `dtype` in `storage_scope` memory."""
+        if storage_scope != "global":
+            raise refuse(
+                "scope", "T.ptr", expected="a pointer to global memory", got=repr(storage_scope)
+            )
+        if dtype is not None:
+            dtypes.dtype(dtype)  # raises for an unknown one
+        if is_size_var:
+            raise refuse("option", "T.ptr(is_size_var=True)", help="leave it out")
+        return self
 
 
-ptr = Pointer()
+ptr = PointerType("int64")
 
 
 def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> BufferRef:
-    """The tensor of `shape` at an address: a `T.ptr` parameter, or an int64 value.
+    """The global memory at an address as a tensor of `shape`, row-major unless `strides` are given.
 
-    `strides` are in elements; without them the tensor is row-major.
+    `ptr` is a pointer parameter, an integer value, or an element of an integer tensor of addresses.
     """
-    builder = build.current("T.make_tensor")
-    if not isinstance(ptr, Value) or not (ptr.expr.dtype.is_handle or ptr.expr.dtype == "int64"):
-        raise error(
+    return _tensor("T.make_tensor", ptr, shape, dtype, strides)
+
+
+def make_tensor_from_addr(
+    addr: Any,
+    shape: Any,
+    dtype: Any = "float32",
+    strides: Any = None,
+    storage_scope: str = "global",
+) -> BufferRef:
+    """`make_tensor` from an integer address."""
+    if storage_scope != "global":
+        raise refuse("scope", "T.make_tensor_from_addr", expected="'global'", got=storage_scope)
+    return _tensor("T.make_tensor_from_addr", addr, shape, dtype, strides)
+
+
+def _tensor(name: str, address: Any, shape: Any, dtype: Any, strides: Any) -> BufferRef:
+    builder = build.current(name)
+    e = number(address, f"the address of {name}")
+    if e.dtype not in ("int64", "uint64", "handle"):
+        raise refuse(
             "dtype",
-            "the address of T.make_tensor",
-            here(),
+            f"the address of {name} has type {e.dtype}",
             cls=TileTypeError,
-            expected="a T.ptr parameter, or an int64 value",
-            got=describe(ptr),
+            expected="a T.ptr parameter, or 64 bits of an address",
+            got=str(e.dtype),
         )
-    extents = shape_of(shape, "T.make_tensor")
-    steps = None if strides is None else shape_of(strides, "the strides of T.make_tensor")
+    extents = shape_of(shape, name)
+    steps = None if strides is None else shape_of(strides, f"the strides of {name}")
     if steps is not None and len(steps) != len(extents):
-        raise error(
-            "shape",
-            "shape and strides of T.make_tensor differ in length",
-            here(),
-            cls=TileValueError,
-            expected=f"{len(extents)} strides",
-            got=str(len(steps)),
+        raise refuse(
+            "shape", f"the strides of {name}", expected=f"{len(extents)}", got=str(len(steps))
         )
-    name = builder.unique(builder.name_hint("tensor"))
-    buffer = Buffer(name, DType(dtypes.dtype(dtype)), extents, strides=steps, loc=here())
+    unique = builder.unique(builder.name_hint("tensor"))
+    buffer = Buffer(unique, DType(dtypes.dtype(dtype)), extents, strides=steps, loc=here())
+    builder.emit(MakeTensor(buffer, e, loc=here()))
     builder.define(buffer)
-    builder.emit(MakeTensor(buffer, ptr.expr, loc=here()))
     return BufferRef(buffer)
+
+
+def address_of(obj: Any, span: Any = None) -> Value:
+    """The address of an element of a buffer, or of its first one."""
+    build.current("T.address_of")
+    buffer, indices = place(obj, "the operand of T.address_of")
+    return Value(AddressOf(buffer, indices, loc=here()))
+
+
+_ACCESS = {"r": 1, "w": 2, "rw": 3}
+
+
+def access_ptr(
+    base: Any,
+    access_type: Any = "r",
+    *extents: Any,
+    offset: Any = 0,
+    extent: Any = None,
+    ignore_last_ndim: int = 0,
+) -> Value:
+    """The address of `base`: an element, the corner of a slice, or the start of a buffer.
+
+    `access_type` is r, w or rw (or their masks 1, 2, 3); `extents` or `extent` say how many
+    elements are touched; both are facts for the compiler. `offset` moves on by elements, in
+    buffers of one axis. `ignore_last_ndim` puts the last indices to zero. ValueError for other
+    values.
+    """
+    launched("T.access_ptr")
+    buffer, indices = place(base, "the base of T.access_ptr")
+    if isinstance(access_type, int):
+        known(access_type, "the access_type of T.access_ptr", 1, 3)
+    else:
+        choice(access_type, "the access_type of T.access_ptr", _ACCESS)
+    listed = len(extents) == 1 and isinstance(extents[0], (list, tuple))
+    sizes: list[Any] = [*(extents[0] if listed else extents), *([] if extent is None else [extent])]
+    for size in sizes:
+        integer(size, "an extent of T.access_ptr")
+    dropped = known(ignore_last_ndim, "the ignore_last_ndim of T.access_ptr", 0, buffer.rank)
+    kept = indices[: buffer.rank - dropped]
+    moved = [*kept, *(const(0) for _ in range(dropped))]
+    step = integer(offset, "the offset of T.access_ptr")
+    if int_value(step) != 0:
+        moved = [_moved(buffer, moved, step)]
+    return Value(AddressOf(buffer, tuple(moved), loc=here()))
+
+
+def _moved(buffer: Buffer, indices: list[Expr], step: Expr) -> Expr:
+    if buffer.rank != 1:
+        raise refuse(
+            "shape",
+            f"T.access_ptr(offset=...) of {buffer.name}, which has {buffer.rank} axes",
+            cls=TileValueError,
+            expected="a buffer of one axis",
+            help=f"index it: `T.access_ptr({buffer.name}[i, j + offset])`",
+        )
+    return simplify(Binary(BinaryOp.ADD, indices[0], as_expr(step, DType(indices[0].dtype))))
+
+
+def atomic_load(src: Any, memory_order: str = "seq_cst") -> Value:
+    """One element (or the first of a buffer), read in one piece; a loop may wait on it.
+
+    `memory_order` is relaxed, consume, acquire or seq_cst; ValueError otherwise.
+    """
+    launched("T.atomic_load")
+    order = choice(memory_order, "the memory_order of T.atomic_load", LOAD_ORDERS)
+    buffer, indices = place(src, "the source of T.atomic_load")
+    return Value(AtomicLoad(buffer, indices, memory_order=order, loc=here()))
+
+
+def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
+    """Write `src`, converted to the dtype, to one element (or the first of a buffer) in one piece.
+
+    `memory_order` is relaxed, release or seq_cst; ValueError otherwise.
+    """
+    builder = launched("T.atomic_store")
+    order = choice(memory_order, "the memory_order of T.atomic_store", STORE_ORDERS)
+    buffer, indices = place(dst, "the destination of T.atomic_store")
+    value = number(src, "the value of T.atomic_store", DType(buffer.dtype))
+    builder.emit(AtomicStore(buffer, indices, value, memory_order=order, loc=here()))
