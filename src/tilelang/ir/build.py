@@ -16,6 +16,7 @@ from typing import Any
 from tilelang.dtypes import DType
 from tilelang.errors import Diagnostic, JITNoBuilderError, Loc, TileRuntimeError, error
 from tilelang.ir.expr import INT32, Buffer, Const, Expr, Var
+from tilelang.ir.interval import Interval
 from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.tile import Annotate, Let, Param, Stmt
 
@@ -69,6 +70,7 @@ class Builder:
     defined_at: dict[str, Loc | None] = field(default_factory=dict["str", "Loc | None"])
     hints: list[str] = field(default_factory=list[str])
     loops: list[str] = field(default_factory=list[str])
+    ranges: dict[Var, Interval] = field(default_factory=dict[Var, Interval])
     eager: Eager = field(default_factory=Eager)
     _names: set[str] = field(default_factory=set[str])
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])

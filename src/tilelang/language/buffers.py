@@ -1,70 +1,98 @@
-"""Buffers, slices and variables as a kernel author holds them, and the tensor annotations of parameters.
+"""Buffers, slices and variables as a kernel author holds them, and the annotations of parameters.
 
-A `BufferRef` stands for one `ir.Buffer`; indexing it gives a `Value` (all indices scalar) or a `RegionRef` (a slice
-among them). A `VarRef` is the scalar of an `alloc_var`: it reads as a value, and assigning to its name stores.
+A `BufferRef` stands for one `ir.Buffer`; indexing it gives a `Value` (all indices scalar) or a
+`RegionRef` (a slice among them). A `VarRef` is the scalar of an `alloc_var`: it reads as a value,
+and assigning to its name stores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
-
-import numpy as np
+from typing import Any, NoReturn, cast
 
 from tilelang import dtypes
 from tilelang.dtypes import DType
 from tilelang.errors import TileError, TileIndexError, TileRuntimeError, TileTypeError, error
 from tilelang.ir import build
-from tilelang.ir.expr import Binary, BinaryOp, Buffer, Const, Expr, Load, Region, const, int_value
+from tilelang.ir.bounds import bounds
+from tilelang.ir.expr import (
+    INT32,
+    Binary,
+    BinaryOp,
+    Buffer,
+    Expr,
+    Load,
+    Region,
+    const,
+    int_value,
+)
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tile import Copy, Fill, Store
-from tilelang.language.values import DataType, Value, as_expr, describe, is_scalar
+from tilelang.language.shapes import check_match, extent, here, plain, shape_of
+from tilelang.language.values import DataType, Value, as_expr, describe, element_type, is_scalar
 
 
-def here() -> Any:
-    """The author's current location, None outside a trace."""
-    builder = build.current_or_none()
-    return builder.loc if builder else None
+class Whole:
+    """What a buffer and a slice have in common: many elements, while operators work on one."""
 
+    _what = "something with many elements"
 
-def plain(e: Expr) -> int | Value:
-    """An extent as a Python int where it is known, else as a value."""
-    known = int_value(e)
-    return Value(e) if known is None else known
-
-
-def extent(x: Any, what: str = "an extent") -> Expr:
-    """`x` as an integer expression; a located error for anything else."""
-    if isinstance(x, (bool, float, np.floating)) or not is_scalar(x):
-        raise error(
-            "shape", f"{what} is {describe(x)}", here(), expected="an integer", got=repr(x)[:60]
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise _bad(
+            TileTypeError,
+            "syntax",
+            f"arithmetic on {self._what}",
+            expected="scalars",
+            got=self._what,
+            help="write the loop: `for i in T.Parallel(n): C[i] = A[i] + B[i]`",
         )
-    e = as_expr(x)
-    if e.dtype.kind not in ("int", "uint"):
-        raise error(
-            "shape", f"{what} has type {e.dtype}", here(), expected="an integer", got=str(e.dtype)
+
+    def _refuse_update(self, *_: Any) -> NoReturn:
+        raise _bad(
+            TileRuntimeError,
+            "syntax",
+            f"an update of {self._what}",
+            help="write the loop: `for i in T.Parallel(n): buffer[i] += ...`",
         )
-    return e
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refuse
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __pow__ = __rpow__ = _refuse
+    __matmul__ = __rmatmul__ = __neg__ = __pos__ = __invert__ = __abs__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = _refuse_update
+    __iand__ = __ior__ = __ixor__ = __ilshift__ = __irshift__ = __ipow__ = _refuse_update
+    __imatmul__ = _refuse_update
+
+    def __iter__(self) -> NoReturn:
+        raise _bad(
+            TileTypeError,
+            "syntax",
+            f"{self._what} cannot be iterated over",
+            help="loop over its indices: `for i in T.serial(n): ... buffer[i]`",
+        )
+
+    def __bool__(self) -> NoReturn:
+        raise _bad(
+            TileTypeError,
+            "syntax",
+            f"{self._what} is used as a condition",
+            expected="a scalar",
+            got=self._what,
+            help="test one element (`buffer[i] != 0`), or `buffer is None` for an optional tensor",
+        )
 
 
-def shape_of(shape: Any, what: str = "a shape") -> tuple[Expr, ...]:
-    """A shape argument: an int, a scalar value, or a sequence of them."""
-    items: Sequence[Any] = [shape] if is_scalar(shape) else list(shape)
-    out = tuple(simplify(extent(x, f"an extent of {what}")) for x in items)
-    for e in out:
-        known = int_value(e)
-        if known is not None and known < 0:
-            raise error(
-                "shape", f"an extent of {what} is negative", here(), expected=">= 0", got=str(known)
-            )
-    return out
-
-
-class BufferRef:
-    """A buffer: index it for elements and slices; `shape`, `dtype`, `strides`, `name`, `scope()` describe it."""
+class BufferRef(Whole):
+    """A buffer: index it for elements and slices; `shape`, `dtype`, `scope()`, ... describe it."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
+
+    @property
+    def _what(self) -> str:
+        return f"the whole buffer {self.name}"
 
     @property
     def name(self) -> str:
@@ -111,32 +139,6 @@ class BufferRef:
     def __setitem__(self, index: Any, value: Any) -> None:
         store(self, index, value)
 
-    def __iter__(self) -> NoReturn:
-        raise _bad(
-            TileTypeError,
-            "syntax",
-            f"buffer {self.name} cannot be iterated over",
-            help="loop over its indices: `for i in T.serial(n): ... buffer[i]`",
-        )
-
-    def __bool__(self) -> NoReturn:
-        raise _bad(
-            TileTypeError,
-            "syntax",
-            f"buffer {self.name} is used as a condition",
-            expected="a scalar",
-            got=f"buffer {self.name}",
-            help="test one element (`buffer[i] != 0`), or `buffer is None` for an optional tensor",
-        )
-
-    def __iadd__(self, other: Any) -> NoReturn:
-        raise _bad(
-            TileRuntimeError,
-            "syntax",
-            f"`+=` on the whole buffer {self.name}",
-            help="write the loop: `for i in T.Parallel(n): buffer[i] += ...`",
-        )
-
     def __hash__(self) -> int:
         return hash(self.buffer)
 
@@ -144,11 +146,12 @@ class BufferRef:
         return isinstance(other, BufferRef) and self.buffer == other.buffer
 
     def __repr__(self) -> str:
-        return f"buffer {self.name}: {self.buffer.dtype}[{', '.join(map(str, self.shape))}] in {self.scope()}"
+        extents = ", ".join(map(str, self.shape))
+        return f"buffer {self.name}: {self.buffer.dtype}[{extents}] in {self.scope()}"
 
 
 class VarRef(Value):
-    """The scalar of an `alloc_var`: reads as its value now; assigning to the name or to `v[0]` stores.
+    """The scalar of an `alloc_var`: reads as its value now; assigning to it or to `v[0]` stores.
 
     An element of another buffer that a macro takes by reference (`T.Ref`) is one too, with its
     `indices`.
@@ -162,6 +165,7 @@ class VarRef(Value):
 
     @property
     def expr(self) -> Expr:
+        """A read of the variable at the place where it is asked for."""
         return Load(self.buffer, self.indices, loc=here())
 
     @property
@@ -179,21 +183,40 @@ class VarRef(Value):
         return self.buffer.scope
 
     def __getitem__(self, index: Any) -> Any:
-        return item(BufferRef(self.buffer), index)
+        if isinstance(index, slice) and self.buffer.rank == 1:
+            return item(BufferRef(self.buffer), index)
+        self._only_zero(index)
+        return Value(self.expr)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        store(BufferRef(self.buffer), index, value)
+        self._only_zero(index)
+        self.set(value)
+
+    def _only_zero(self, index: Any) -> None:
+        known = int_value(as_expr(index)) if is_scalar(index) else None
+        if known not in (0, -1) or isinstance(index, bool):
+            raise _bad(
+                TileIndexError,
+                "bounds",
+                f"{self.name} is one scalar and is indexed with {describe(index)}",
+                expected=f"{self.name}, or {self.name}[0]",
+                got=repr(index)[:60],
+            )
 
     def set(self, value: Any) -> None:
         """Store a new value."""
         store(BufferRef(self.buffer), tuple(Value(e) for e in self.indices), value)
 
 
-class RegionRef:
+class RegionRef(Whole):
     """A box of a buffer, made by slicing it; tile operations read and write it."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
+
+    @property
+    def _what(self) -> str:
+        return f"a slice of {self.name}"
 
     @property
     def name(self) -> str:
@@ -215,18 +238,6 @@ class RegionRef:
         """The extents, 1 for an axis with a scalar index."""
         return tuple(plain(e) for e in self.region.extents)
 
-    def _arithmetic(self, *_: Any) -> NoReturn:
-        raise _bad(
-            TileTypeError,
-            "syntax",
-            f"arithmetic on a slice of {self.name}",
-            help="write the loop: `for i in T.Parallel(n): C[i] = A[i] + B[i]`",
-        )
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = (
-        _arithmetic
-    )
-
     def __getitem__(self, index: Any) -> NoReturn:
         raise _bad(
             TileTypeError,
@@ -235,13 +246,8 @@ class RegionRef:
             help="index the buffer itself",
         )
 
-    def __bool__(self) -> NoReturn:
-        raise _bad(
-            TileTypeError,
-            "syntax",
-            f"a slice of {self.name} is used as a condition",
-            expected="a scalar",
-        )
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self[index]
 
 
 def _bad(cls: type[TileError], kind: str, message: str, **facts: Any) -> TileError:
@@ -258,41 +264,49 @@ def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
     return tuple(reversed(out[: buffer.rank])) if buffer.rank else ()
 
 
-# -- indexing -----------------------------------------------------------------------------------------------------
+# -- indexing --------------------------------------------------------------------------------------
 
 
 def item(ref: BufferRef, index: Any) -> Any:
-    """`buffer[index]`: an element as a `Value`, or a `RegionRef` where a slice is among the indices."""
-    parts = index if isinstance(index, tuple) else (index,)
+    """`buffer[index]`: an element as a `Value`; with a slice among the indices, a `RegionRef`."""
+    parts = _parts(index)
     if any(isinstance(p, slice) for p in parts):
         return RegionRef(_region(ref.buffer, parts))
     return Value(Load(ref.buffer, _indices(ref.buffer, parts), loc=here()))
 
 
+def _parts(index: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", index) if isinstance(index, tuple) else (index,)
+
+
 def store(ref: BufferRef, index: Any, value: Any) -> None:
-    """`buffer[index] = value`: one element, or a whole slice from a slice or a scalar."""
+    """`buffer[index] = value`: one element, or a whole slice from a buffer, slice or scalar."""
     builder = build.current("a store to a buffer")
-    parts = index if isinstance(index, tuple) else (index,)
+    parts = _parts(index)
     if not any(isinstance(p, slice) for p in parts):
-        if not is_scalar(value):
-            raise _bad(
-                TileTypeError,
-                "dtype",
-                f"{describe(value)} is stored into one element of {ref.name}",
-                expected="a scalar",
-                got=describe(value),
-                help="index it, or use `T.copy` for whole tiles",
-            )
         indices = _indices(ref.buffer, parts)
-        builder.emit(Store(ref.buffer, indices, as_expr(value, ref.buffer.dtype), loc=here()))
+        builder.emit(Store(ref.buffer, indices, _stored(ref, value), loc=here()))
         return
     dst = _region(ref.buffer, parts)
-    if isinstance(value, RegionRef):
-        builder.emit(Copy(value.region, dst, loc=here()))
-    elif isinstance(value, BufferRef):
-        builder.emit(Copy(whole(value.buffer), dst, loc=here()))
+    if isinstance(value, (RegionRef, BufferRef)):
+        src = value.region if isinstance(value, RegionRef) else whole(value.buffer)
+        check_match(src, dst, "a store to a slice")
+        builder.emit(Copy(src, dst, loc=here()))
     else:
-        builder.emit(Fill(dst, as_expr(value, ref.buffer.dtype), loc=here()))
+        builder.emit(Fill(dst, _stored(ref, value), loc=here()))
+
+
+def _stored(ref: BufferRef, value: Any) -> Expr:
+    if not is_scalar(value):
+        raise _bad(
+            TileTypeError,
+            "dtype",
+            f"{describe(value)} is stored into an element of {ref.name}",
+            expected="a scalar",
+            got=describe(value),
+            help="index it, or use `T.copy` for whole tiles",
+        )
+    return as_expr(value, ref.buffer.dtype)
 
 
 def whole(buffer: Buffer) -> Region:
@@ -322,7 +336,9 @@ def _scalar_index(buffer: Buffer, axis: int, part: Any) -> Expr:
             got=describe(part),
         )
     e = simplify(as_expr(part))
-    if e.dtype.kind not in ("int", "uint", "bool") or e.dtype.lanes != 1:
+    if e.dtype.kind == "bool":
+        e = as_expr(e, INT32)
+    if e.dtype.kind not in ("int", "uint") or e.dtype.lanes != 1:
         raise _bad(
             TileTypeError,
             "bounds",
@@ -331,30 +347,32 @@ def _scalar_index(buffer: Buffer, axis: int, part: Any) -> Expr:
             got=str(e.dtype),
             help="cast it: `T.cast(i, 'int32')`",
         )
-    value = e.value if isinstance(e, Const) else None
-    size = int_value(buffer.shape[axis])
-    if value is not None and value < 0:
-        e, value = _from_the_end(buffer, axis, e)
-    if value is not None and size is not None and not 0 <= value < size:
-        raise _outside(buffer, axis, f"index {value}", size)
-    return e
+    moved = _from_the_end(buffer, axis, e)
+    known, size = int_value(moved), int_value(buffer.shape[axis])
+    if known is not None and (known < 0 or (size is not None and known >= size)):
+        raise _outside(buffer, axis, f"index {int_value(e)}", size)
+    return moved
 
 
-def _from_the_end(buffer: Buffer, axis: int, e: Expr) -> tuple[Expr, int | None]:
-    moved = simplify(Binary(BinaryOp.ADD, e, buffer.shape[axis]))
-    known = int_value(moved)
-    if known is not None and known < 0:
-        raise _outside(buffer, axis, f"index {int_value(e)}", int_value(buffer.shape[axis]) or 0)
-    return moved, known
+def _from_the_end(buffer: Buffer, axis: int, e: Expr) -> Expr:
+    """An index that is certainly negative counts from the end, as in Python."""
+    builder = build.current_or_none()
+    high = bounds(e, builder.ranges if builder else {}, wraps=False).hi
+    if high is None or high >= 0:
+        return e
+    return simplify(Binary(BinaryOp.ADD, *_same_width(e, buffer.shape[axis])))
 
 
-def _outside(buffer: Buffer, axis: int, what: str, size: int) -> TileError:
+def _outside(buffer: Buffer, axis: int, what: str, size: int | None) -> TileError:
+    allowed = "no index: the axis is empty" if size == 0 else ">= 0"
+    if size:
+        allowed = f"-{size} to {size - 1}" if what.startswith("index -") else f"0 to {size - 1}"
     return _bad(
         TileIndexError,
         "bounds",
         f"{what} is out of bounds for axis {axis} of {buffer.name}",
-        expected=f"0 to {size - 1}" if size else "no index: the axis is empty",
-        got=what.removeprefix("index ").removeprefix("slice "),
+        expected=allowed,
+        got=what.split()[-1],
     )
 
 
@@ -372,7 +390,7 @@ def _region(buffer: Buffer, parts: Sequence[Any]) -> Region:
     extents: list[Expr] = []
     for axis, part in enumerate(full):
         low, size = (
-            _axis_range(buffer, axis, part)
+            _axis_range(buffer, axis, cast("slice[Any, Any, Any]", part))
             if isinstance(part, slice)
             else (_scalar_index(buffer, axis, part), const(1))
         )
@@ -381,7 +399,7 @@ def _region(buffer: Buffer, parts: Sequence[Any]) -> Region:
     return Region(buffer, tuple(mins), tuple(extents), loc=here())
 
 
-def _axis_range(buffer: Buffer, axis: int, part: slice) -> tuple[Expr, Expr]:
+def _axis_range(buffer: Buffer, axis: int, part: slice[Any, Any, Any]) -> tuple[Expr, Expr]:
     if part.step is not None and part.step != 1:
         raise _bad(
             TileRuntimeError,
@@ -409,10 +427,11 @@ def _axis_range(buffer: Buffer, axis: int, part: slice) -> tuple[Expr, Expr]:
 
 def _bound(buffer: Buffer, axis: int, x: Any) -> Expr:
     e = simplify(extent(x, f"a slice bound of {buffer.name}"))
-    known = int_value(e)
-    if known is not None and known < 0:
-        return simplify(Binary(BinaryOp.ADD, *_same_width(e, buffer.shape[axis])))
-    return e
+    moved = _from_the_end(buffer, axis, e)
+    low = int_value(moved)
+    if low is not None and low < 0:
+        raise _outside(buffer, axis, f"slice bound {int_value(e)}", int_value(buffer.shape[axis]))
+    return moved
 
 
 def _same_width(a: Expr, b: Expr) -> tuple[Expr, Expr]:
@@ -423,7 +442,7 @@ def _same_width(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 
 def check_on_chip(buffer: Buffer, axis: int, low: Expr, size: Expr) -> None:
-    """Refuse a constant range that leaves an on-chip buffer; global memory is clipped and padded instead."""
+    """Refuse a constant range that leaves an on-chip buffer; a global tensor is clipped instead."""
     start, count, limit = int_value(low), int_value(size), int_value(buffer.shape[axis])
     if buffer.scope == "global" or start is None or count is None or limit is None or count == 0:
         return
@@ -431,7 +450,7 @@ def check_on_chip(buffer: Buffer, axis: int, low: Expr, size: Expr) -> None:
         raise _outside(buffer, axis, f"slice {start}:{start + count}", limit)
 
 
-# -- annotations of parameters ------------------------------------------------------------------------------------
+# -- annotations of parameters ---------------------------------------------------------------------
 
 
 class TensorSpec:
@@ -441,7 +460,7 @@ class TensorSpec:
         self, shape: Any, dtype: Any = "float32", strides: Any = None, scope: str = "global"
     ) -> None:
         self.shape = shape_of(shape, "a tensor")
-        self.dtype = DataType(dtypes.dtype(dtype))
+        self.dtype = DataType(element_type(dtype))
         self.strides = None if strides is None else shape_of(strides, "strides")
         self.scope = scope
         if self.strides is not None and len(self.strides) != len(self.shape):
@@ -459,7 +478,7 @@ class TensorSpec:
 
 
 class _Tensor:
-    """`T.Tensor(shape, dtype="float32")` or `T.Tensor[shape, dtype]`: a row-major tensor in global memory."""
+    """`T.Tensor(shape, dtype="float32")` or `T.Tensor[shape, dtype]`: a row-major tensor."""
 
     def __init__(self, scope: str) -> None:
         self._scope = scope
@@ -471,30 +490,40 @@ class _Tensor:
         return TensorSpec(shape, dtype, scope=scope or self._scope)
 
     def __getitem__(self, key: Any) -> TensorSpec:
+        """`[shape, dtype]`, or `[extent, extent, ...]` of float32."""
         if not isinstance(key, tuple):
             raise error(
                 "shape",
                 "T.Tensor[...] needs a shape and a dtype",
                 here(),
                 expected="T.Tensor[(8,), T.float16]",
+                got=f"T.Tensor[{key!r}]",
             )
-        *shape, last = key
+        *shape, last = cast("tuple[Any, ...]", key)
         if isinstance(last, str) or not is_scalar(last):
-            return TensorSpec(
-                shape[0] if len(shape) == 1 else tuple(shape), last, scope=self._scope
-            )
+            extents = shape[0] if len(shape) == 1 else tuple(shape)
+            return TensorSpec(extents, last, scope=self._scope)
         return TensorSpec(key, scope=self._scope)
 
 
 class _StridedTensor:
-    """`T.StridedTensor(shape, strides, dtype="float32")`: a tensor with declared strides in elements."""
+    """`T.StridedTensor(shape, strides, dtype="float32")`: strides are in elements."""
 
     def __call__(self, shape: Any, strides: Any, dtype: Any = "float32") -> TensorSpec:
         """`shape` and `strides` have one entry per axis; entries may be symbolic."""
         return TensorSpec(shape, dtype, strides)
 
     def __getitem__(self, key: Any) -> TensorSpec:
-        return TensorSpec(key[0], key[2] if len(key) > 2 else "float32", key[1])
+        """`[shape, strides]` or `[shape, strides, dtype]`."""
+        if not isinstance(key, tuple) or len(cast("tuple[Any, ...]", key)) not in (2, 3):
+            raise error(
+                "shape",
+                "T.StridedTensor[...] needs a shape, strides and a dtype",
+                here(),
+                expected="T.StridedTensor[(8, 4), (s, 1), T.float16]",
+                got=f"T.StridedTensor[{key!r}]",
+            )
+        return self(*cast("tuple[Any, ...]", key))
 
 
 Tensor = _Tensor("global")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilelang.errors import JITNoBuilderError, TileError, TileValueError, error
 from tilelang.ir import build
 from tilelang.ir.build import LaunchState
 from tilelang.ir.expr import Expr, int_value
+from tilelang.ir.interval import interval
 from tilelang.ir.tile import Launch
 from tilelang.language.alloc import note_dialect
 from tilelang.language.buffers import extent, here, plain
@@ -16,6 +17,18 @@ from tilelang.language.values import Value
 from tilelang.scopes import Dialect
 
 MAX_AXES = 3
+
+
+class BlockIndex(Value):
+    """The index of the block in a grid of one axis; it may also be unpacked: `as (bx,)`."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Value]:
+        yield Value(self.expr)
+
+    def __len__(self) -> int:
+        return 1
 
 
 class KernelLaunchFrame:
@@ -58,8 +71,11 @@ class KernelLaunchFrame:
         )
         b.open()
         b.define(*block_vars, *thread_vars)
+        for var, count in zip(block_vars, self._grid, strict=True):
+            known = int_value(count)
+            b.ranges[var] = interval(0, None if known is None else known - 1)
         values = [Value(v) for v in block_vars]
-        return values[0] if len(values) == 1 else values
+        return BlockIndex(block_vars[0]) if len(values) == 1 else values
 
     def __exit__(self, exc_type: object, *_: object) -> None:
         b, launch = self._builder, self._builder.launch

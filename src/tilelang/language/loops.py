@@ -9,8 +9,10 @@ from typing import Any
 from tilelang import dtypes
 from tilelang.errors import TileError, error
 from tilelang.ir import build, tile
+from tilelang.ir.bounds import bounds
 from tilelang.ir.build import Builder
-from tilelang.ir.expr import Expr, Var, int_value
+from tilelang.ir.expr import Binary, BinaryOp, Expr, Var, int_value
+from tilelang.ir.interval import interval
 from tilelang.ir.tile import Block, For, LoopKind, Stmt
 from tilelang.language.buffers import extent, here
 from tilelang.language.values import Value, as_expr
@@ -18,13 +20,18 @@ from tilelang.language.values import Value, as_expr
 
 @dataclass
 class LoopFrame:
-    """A loop to be traced: the dtypes of its variables, what to wrap the traced body in, and whether it is sequential."""
+    """A loop to be traced: the dtypes of its variables, and what to wrap the traced body in.
+
+    `sequential` says whether its rounds have an order. `spans` are the least and greatest values of
+    each variable, as far as the constructor gives them.
+    """
 
     what: str
     dtypes: tuple[dtypes.DType, ...]
     make: Callable[[tuple[Var, ...], Block], Stmt]
     sequential: bool = True
     as_tuple: bool = False
+    spans: tuple[tuple[Expr, Expr], ...] = ()
 
     def enter(self, builder: Builder, names: Sequence[str]) -> Any:
         """Open the body; gives the loop variables as values (a list where there are several)."""
@@ -35,6 +42,9 @@ class LoopFrame:
         builder.loops.append("sequential" if self.sequential else "parallel")
         builder.open()
         builder.define(*self._vars)
+        for var, (least, most) in zip(self._vars, self.spans, strict=False):
+            low, high = (bounds(e, builder.ranges) for e in (least, most))
+            builder.ranges[var] = interval(low.lo, high.hi)
         values = [Value(v) for v in self._vars]
         return values if self.as_tuple or len(values) != 1 else values[0]
 
@@ -86,7 +96,19 @@ def sequential(
     def make(loop_vars: tuple[Var, ...], body: Block) -> Stmt:
         return For(loop_vars[0], low, high, body, step=stride, kind=kind, hints=hints, loc=loc)
 
-    return LoopFrame(what, (low.dtype,), make)
+    return LoopFrame(what, (low.dtype,), make, spans=(_span(low, high, stride),))
+
+
+def _span(low: Expr, high: Expr, stride: Expr | None) -> tuple[Expr, Expr]:
+    step = int_value(stride) if stride is not None else 1
+    one = as_expr(1, low.dtype)
+    if step is not None and step < 0:
+        return Binary(BinaryOp.ADD, high, one), low
+    return low, Binary(BinaryOp.SUB, high, one)
+
+
+def _from_zero(sizes: Sequence[Expr]) -> tuple[tuple[Expr, Expr], ...]:
+    return tuple(_span(as_expr(0, e.dtype), e, None) for e in sizes)
 
 
 def serial(
@@ -168,7 +190,13 @@ def Parallel(  # noqa: N802
             )
         return tile.Parallel(loop_vars, sizes, body, hints=hints, loc=loc)
 
-    return LoopFrame("T.Parallel", tuple(e.dtype for e in sizes), make, sequential=False)
+    return LoopFrame(
+        "T.Parallel",
+        tuple(e.dtype for e in sizes),
+        make,
+        sequential=False,
+        spans=_from_zero(sizes),
+    )
 
 
 def _free(exprs: tuple[Expr, ...]) -> set[Var]:
@@ -216,7 +244,7 @@ def Pipelined(  # noqa: N802
             loc=loc,
         )
 
-    return LoopFrame("T.Pipelined", (low.dtype,), make)
+    return LoopFrame("T.Pipelined", (low.dtype,), make, spans=(_span(low, high, None),))
 
 
 def grid(*extents: Any) -> LoopFrame:
@@ -232,4 +260,4 @@ def grid(*extents: Any) -> LoopFrame:
         first = inner[0]
         return first
 
-    return LoopFrame("T.grid", tuple(e.dtype for e in sizes), make)
+    return LoopFrame("T.grid", tuple(e.dtype for e in sizes), make, spans=_from_zero(sizes))

@@ -26,6 +26,7 @@ from tilelang.language.buffers import (
     plain,
     whole,
 )
+from tilelang.language.shapes import check_match, shape_text
 from tilelang.language.values import Value, as_expr, condition, describe, is_scalar
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -40,11 +41,6 @@ class GemmWarpPolicy(enum.IntEnum):
 
 def _bad(kind: str, message: str, **facts: Any) -> TileError:
     return error(kind, message, here(), **facts)
-
-
-def shape_text(exprs: Sequence[Expr]) -> str:
-    """Extents as the author would write them."""
-    return "(" + ", ".join(str(plain(e)) for e in exprs) + ")"
 
 
 def region_of(x: Any, what: str) -> Region:
@@ -97,42 +93,8 @@ def matched(src: Any, dst: Any, op: str) -> tuple[Region, Region]:
         a = _borrow(a, b.extents, "the source")
     elif _is_head(dst) and not _is_head(src):
         b = _borrow(b, a.extents, "the destination")
-    _check_match(a, b, op)
+    check_match(a, b, op)
     return a, b
-
-
-def _wide(region: Region) -> list[Expr]:
-    return [e for e in region.extents if int_value(e) != 1]
-
-
-def _check_match(a: Region, b: Region, op: str) -> None:
-    """Axes longer than 1 must agree pairwise; a shorter source repeats along axes where its extent
-    is 1.
-    """
-    x, y = _wide(a), _wide(b)
-    if len(x) == len(y):
-        pairs = list(zip(x, y, strict=True))
-    else:
-        pairs = _right_aligned(a, b)
-    for left, right in pairs:
-        if equal(left, right) or (int_value(left) == 1 and len(x) != len(y)):
-            continue
-        raise _bad(
-            "shape",
-            f"{op} between tiles of different shape",
-            label=f"{a.buffer.name} {shape_text(a.extents)} and {b.buffer.name} {shape_text(b.extents)}",
-            expected=f"equal extents, or 1 in the source; {plain(right)} here",
-            got=str(plain(left)),
-            help="slice the larger side: `T.copy(A[0:n], tile[0:n])`",
-        )
-
-
-def _right_aligned(a: Region, b: Region) -> list[tuple[Expr, Expr]]:
-    x, y = list(a.extents), list(b.extents)
-    size = max(len(x), len(y))
-    x = [const(1)] * (size - len(x)) + x
-    y = [const(1)] * (size - len(y)) + y
-    return list(zip(x, y, strict=True))
 
 
 def _frozen(annotations: dict[str, Any] | None, **values: Any) -> tuple[tuple[str, Any], ...]:

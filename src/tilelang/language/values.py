@@ -1,18 +1,21 @@
 """Values: what a kernel author holds while a kernel is traced, and the operators on them.
 
-A `Value` wraps a scalar expression and overloads Python's operators; the expression itself does not. Operands are
-promoted to one dtype by `dtypes.promote`, conversions become `Cast` nodes, and integer literals fold.
+A `Value` wraps a scalar expression and overloads Python's operators; the expression itself does
+not. Operands are promoted to one dtype by `dtypes.promote`, conversions become `Cast` nodes, and
+integer literals fold.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any
+from typing import cast as cast_type
 
 import numpy as np
 
 from tilelang import dtypes
 from tilelang.dtypes import DType
-from tilelang.errors import TileError, TileRuntimeError, TileTypeError, error
+from tilelang.errors import TileError, TileRuntimeError, TileTypeError, TileValueError, error
 from tilelang.ir import build
 from tilelang.ir.evaluate import evaluate
 from tilelang.ir.expr import (
@@ -25,6 +28,7 @@ from tilelang.ir.expr import (
     Cast,
     Const,
     Expr,
+    Load,
     Pack,
     Select,
     Unary,
@@ -182,20 +186,23 @@ class Value:
 
     def astype(self, dtype: Any) -> Value:
         """This value converted to `dtype`."""
-        return Value(convert(self.expr, dtypes.dtype(dtype)))
+        return Value(convert(self.expr, element_type(dtype)))
 
     def __bool__(self) -> bool:
         e = self.expr
         if isinstance(e, Const):
             return bool(e.value)
         if isinstance(e, Binary) and e.op in (BinaryOp.EQ, BinaryOp.NE):
-            # Python itself compares in `x in list` and dictionary look-ups: that asks whether both are the same value.
-            return (e.a == e.b) is (e.op is BinaryOp.EQ)
+            # Python compares by itself in look-ups and between shapes: whether both are one value.
+            same = e.a == e.b
+            if same or _of_sizes(e):
+                return same is (e.op is BinaryOp.EQ)
         raise _refuse(
             "syntax",
             "a value of the kernel has no truth value while the kernel is traced",
             cls=TileTypeError,
-            help="use `if`, `and`, `or`, `not` directly in the kernel or macro, where they become code of the kernel",
+            help="use `if`, `and`, `or`, `not` and `==` directly in the kernel or a macro, where "
+            "they become code of the kernel",
         )
 
     def __int__(self) -> int:
@@ -212,7 +219,7 @@ class Value:
     def __float__(self) -> float:
         return float(self._known("float"))
 
-    def __iter__(self) -> NoReturn:
+    def __iter__(self) -> Iterator[Value]:
         raise _refuse("syntax", "a scalar value cannot be iterated over", cls=TileTypeError)
 
     def _known(self, what: str) -> int | float | bool:
@@ -223,7 +230,7 @@ class Value:
             f"a value that the kernel computes is used as {what} while the kernel is traced",
             cls=TileTypeError,
             expected="a number that is known when the kernel is traced",
-            help="pass the number as a Python value, or restructure so that only the kernel needs it",
+            help="pass the number as a Python value, or let only the kernel need it",
         )
 
     def __repr__(self) -> str:
@@ -232,12 +239,25 @@ class Value:
         return print_expr(self.expr)
 
 
+def _of_sizes(e: Expr) -> bool:
+    """Whether `e` is made of symbolic sizes of parameters and of numbers alone."""
+    builder = build.current_or_none()
+    for node in e.walk():
+        if isinstance(node, Load):
+            return False
+        if isinstance(node, Var) and builder and builder.dynamic.get(node.name) != node:
+            return False
+    return True
+
+
 class DataType(DType):
-    """An element type as authors use it: a string, and callable to make a constant, a cast or a fresh scalar."""
+    """An element type as authors use it: a string, and callable to make a value of it."""
 
     def __call__(self, value: Any = None, *lanes: Any) -> Value:
-        """`T.float16(x)`: `x` as this type. A number gives a constant, a value a cast, nothing a
-        fresh variable. A vector type takes a value for each lane, or one for all of them.
+        """`T.float16(x)`: `x` as this type.
+
+        A number gives a constant, a value a cast, nothing a fresh variable. A vector type takes a
+        value for each lane, or one for all of them.
         """
         if value is None:
             builder = build.current_or_none()
@@ -248,18 +268,15 @@ class DataType(DType):
             return Value(convert(value.expr, self))
         return Value(constant(value, self))
 
-    def as_torch(self) -> Any:
-        """The torch dtype of the same name; TypeError where torch has none."""
-        import torch  # torch is optional and heavy
 
-        name = self.torch_name
-        if name is None or not hasattr(torch, name):
-            raise error("dtype", f"torch has no type for {self}")
-        return getattr(torch, name)
-
-    def is_float4(self) -> bool:
-        """Whether this is a 4-bit float."""
-        return self.kind == "float" and self.bits == 4
+def element_type(x: Any) -> DType:
+    """The element type that an author's value names; a located error for anything else."""
+    try:
+        return DType(dtypes.dtype(x))
+    except ValueError as exc:
+        raise _refuse("dtype", str(exc), cls=TileValueError) from None
+    except TypeError as exc:
+        raise _refuse("dtype", str(exc)) from None
 
 
 def _refuse(
@@ -286,7 +303,7 @@ def is_scalar(x: object) -> bool:
 def constant(value: Any, dtype: DType) -> Const:
     """A literal of a given dtype: rounded, wrapped or saturated by the rules of a cast."""
     if isinstance(value, np.generic):
-        value = value.item()
+        value = cast_type("Any", value.item())
     if isinstance(value, str) and dtype.kind == "float" and value in ("inf", "-inf", "nan"):
         value = float(value)
     if not isinstance(value, (int, float)):
@@ -314,20 +331,28 @@ def packed(values: tuple[Any, ...], dtype: DType) -> Expr:
 
 
 def as_expr(x: Any, dtype: DType | None = None) -> Expr:
-    """`x` as an expression. A Python number takes the literal dtype (int32, float32), or `dtype` where given."""
+    """`x` as an expression, of type `dtype` where given.
+
+    A Python number is int32, float32 or bool; an int that int32 does not hold is int64 or uint64.
+    """
     if isinstance(x, Value):
         e = x.expr
     elif isinstance(x, Expr):
         e = x
     elif isinstance(x, (bool, int, float, np.generic)):
         if dtype is not None:
-            return constant(x, dtype) if dtype.lanes == 1 else packed((x,), dtype)
-        if isinstance(x, np.generic):
-            return constant(x, dtypes.dtype(x.dtype))
-        return constant(x, dtypes.literal_dtype(x))
+            return constant(x, dtype) if dtype.lanes == 1 else packed((cast_type("Any", x),), dtype)
+        return constant(x, _literal_dtype(cast_type("Any", x)))
     else:
         raise _not_scalar(x)
     return e if dtype is None else convert(e, dtype)
+
+
+def _literal_dtype(x: Any) -> DType:
+    try:
+        return dtypes.literal_dtype(x)
+    except (TypeError, ValueError) as exc:
+        raise _refuse("dtype", str(exc)) from None
 
 
 def _not_scalar(x: Any) -> TileError:
@@ -340,12 +365,19 @@ def _not_scalar(x: Any) -> TileError:
     )
 
 
+_KINDS = {
+    "BufferRef": "buffer", "RegionRef": "a slice of", "VarRef": "variable", "NoneType": "None",
+    "LoopFrame": "a loop", "Unusable": "a name without a value",
+}  # fmt: skip
+
+
 def describe(x: Any) -> str:
     """What `x` is, in words for a message."""
-    name = getattr(x, "name", None)
-    kind = type(x).__name__
-    known = {"BufferRef": "buffer", "RegionRef": "slice", "VarRef": "variable", "NoneType": "None"}
-    return f"{known.get(kind, kind)} {name}" if isinstance(name, str) else known.get(kind, kind)
+    kind = _KINDS.get(type(x).__name__, type(x).__name__)
+    if isinstance(x, Value) and kind != "variable":
+        return f"a value of type {x.dtype}"
+    name = getattr(x, "name", None) if kind != "a name without a value" else None
+    return f"{kind} {name}" if isinstance(name, str) else kind
 
 
 def convert(e: Expr, dtype: DType) -> Expr:
@@ -391,13 +423,16 @@ _LOGICAL_OF_BITWISE = {
 def promoted(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Both operands as expressions of their common dtype."""
     x, y = as_expr(a), as_expr(b)
-    if x.dtype == y.dtype:
-        return x, y
-    try:
-        common = dtypes.promote(x.dtype, y.dtype)
-    except (TypeError, ValueError) as exc:
-        raise _refuse("dtype", f"no common type for {x.dtype} and {y.dtype}: {exc}") from None
+    common = common_type(x.dtype, y.dtype)
     return convert(x, common), convert(y, common)
+
+
+def common_type(a: DType, b: DType) -> DType:
+    """The type in which an operation on these two is done; a located error where there is none."""
+    try:
+        return dtypes.promote(a, b)
+    except (TypeError, ValueError) as exc:
+        raise _refuse("dtype", str(exc), got=f"{a} and {b}") from None
 
 
 def binary(op: BinaryOp, a: Any, b: Any) -> Value:
@@ -427,7 +462,7 @@ def _need_integers(op: BinaryOp, spelling: str, dtype: DType) -> None:
 
 
 def divide(a: Any, b: Any) -> Value:
-    """`a / b`. Signed integers are refused, since neither C nor Python division is plainly meant."""
+    """`a / b`. Signed integers are refused: neither C nor Python division is plainly meant."""
     x, y = promoted(a, b)
     if x.dtype.kind in ("int", "bool"):
         raise _refuse(
@@ -435,7 +470,8 @@ def divide(a: Any, b: Any) -> Value:
             f"`/` on signed integers ({x.dtype})",
             cls=TileRuntimeError,
             expected="floats, or a division that says how it rounds",
-            help="use `//` (floor), `T.truncdiv` (toward zero), `T.ceildiv` (up), or cast to a float first",
+            help="use `//` (floor), `T.truncdiv` (toward zero), `T.ceildiv` (up), "
+            "or cast to a float first",
         )
     op = BinaryOp.TRUNCDIV if x.dtype.kind == "uint" else BinaryOp.DIV
     return Value(fold(Binary(op, x, y)))
@@ -469,12 +505,15 @@ def select(cond: Any, t: Any, f: Any, *, lazy: bool) -> Value:
 
 
 def call(fn: str, *args: Any, params: tuple[Any, ...] = ()) -> Value:
-    """A function of `ir.functions` on operands promoted to one dtype; integers become float32 where it needs floats."""
+    """A function of `ir.functions` on operands promoted to one dtype.
+
+    Integers become float32 where it needs floats; a float where it needs integers is an error.
+    """
     row = FUNCTIONS[fn]
     operands = [as_expr(a) for a in args]
     common = operands[0].dtype
     for e in operands[1:]:
-        common = dtypes.promote(common, e.dtype) if e.dtype != common else common
+        common = common_type(common, e.dtype)
     if row.accepts is Accepts.FLOAT and common.kind != "float":
         common = FLOAT32
     if row.accepts is Accepts.INT and common.kind not in ("int", "uint"):
@@ -486,10 +525,11 @@ def call(fn: str, *args: Any, params: tuple[Any, ...] = ()) -> Value:
 def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Value:
     """Convert a scalar by value.
 
-    `round` is one of '', rn, rz, rp, rm, rs ('' means rn for floats; float to integer always goes toward zero);
-    rs needs `rbits`, a uint32. With `sat`, narrow floats saturate. ValueError for another rounding.
+    `round` is one of '', rn, rz, rp, rm, rs ('' is the type's own mode; float to integer always
+    goes toward zero); rs needs `rbits`, a uint32. With `sat`, narrow floats saturate. ValueError
+    for another rounding.
     """
-    target = DType(dtypes.dtype(dtype))
+    target = element_type(dtype)
     if round not in ("", "rn", "rz", "rp", "rm", "rs"):
         raise _refuse(
             "value", f"unknown rounding {round!r}", expected="'', 'rn', 'rz', 'rp', 'rm' or 'rs'"
@@ -509,10 +549,13 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
 
 
 def reinterpret(value: Any, dtype: Any) -> Value:
-    """The bits of a scalar as another dtype of the same size (upstream's older `(dtype, value)` order is accepted)."""
+    """The bits of a scalar as another dtype of the same size.
+
+    The older order of upstream, `(dtype, value)`, is accepted.
+    """
     if isinstance(value, str) and not isinstance(dtype, str):
         value, dtype = dtype, value
-    target = DType(dtypes.dtype(dtype))
+    target = element_type(dtype)
     e = as_expr(value)
     if e.dtype.bits * e.dtype.lanes != target.bits * target.lanes:
         raise _refuse(
