@@ -1,13 +1,14 @@
-"""Scalar functions: arithmetic with stated rounding, comparison, bits, and the maths functions of one or two arguments."""
+"""Scalar functions: arithmetic with stated rounding, comparison, bits, maths of a few arguments."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilelang import dtypes
 from tilelang.dtypes import DType
-from tilelang.errors import error
-from tilelang.ir.expr import BinaryOp, Const
+from tilelang.errors import TileValueError, error
+from tilelang.ir.expr import BinaryOp, Const, Load, Var
 from tilelang.language.buffers import here, plain
 from tilelang.language.values import (
     DataType,
@@ -17,6 +18,7 @@ from tilelang.language.values import (
     call,
     cast,
     constant,
+    element_type,
     reinterpret,
     select,
 )
@@ -49,8 +51,8 @@ __all__ = [
     "dynamic",
     "erf",
     "exp",
-    "exp10",
     "exp2",
+    "exp10",
     "fabs",
     "floor",
     "floordiv",
@@ -66,9 +68,9 @@ __all__ = [
     "isnan",
     "ldexp",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "max",
     "max_value",
     "min",
@@ -100,7 +102,8 @@ def _unary(name: str, doc: str) -> Any:
         return call(name, x)
 
     fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"{doc} Computed in float32 (float64 for float64) and rounded once; integers count as float32."
+    how = "Computed in float32 (float64 for float64) and rounded once; integers count as float32."
+    fn.__doc__ = f"{doc} {how}"
     return fn
 
 
@@ -241,7 +244,10 @@ def fmul(x: Any, y: Any) -> Value:
 
 
 def pow(x: Any, y: Any, span: Any = None) -> Value:
-    """x to the y. A non-negative integer literal is a chain of multiplications, so it works on integers too."""
+    """x to the y.
+
+    A non-negative integer literal is a chain of multiplications, so it works on integers too.
+    """
     exponent = as_expr(y)
     if isinstance(exponent, Const) and exponent.dtype.kind == "int" and 0 <= exponent.value <= 64:
         base = Value(as_expr(x))
@@ -253,12 +259,18 @@ def pow(x: Any, y: Any, span: Any = None) -> Value:
 
 
 def max(a: Any, b: Any) -> Any:
-    """The greater of two values, in their common dtype; a NaN operand is dropped. Python numbers give a number."""
+    """The greater of two values, in their common dtype; a NaN operand is dropped.
+
+    Two Python ints give an int.
+    """
     return _both(BinaryOp.MAX, a, b)
 
 
 def min(a: Any, b: Any) -> Any:
-    """The lesser of two values, in their common dtype; a NaN operand is dropped. Python numbers give a number."""
+    """The lesser of two values, in their common dtype; a NaN operand is dropped.
+
+    Two Python ints give an int.
+    """
     return _both(BinaryOp.MIN, a, b)
 
 
@@ -278,38 +290,50 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Value:
     return select(cond, t, f, lazy=True)
 
 
-def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Value:  # noqa: N802
+def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Value:
     """`true_value` where `condition` holds, else `false_value`; both are evaluated."""
     return select(condition, true_value, false_value, lazy=False)
 
 
 def max_value(dtype: Any, span: Any = None) -> Value:
     """The greatest finite value of a type."""
-    d = DType(dtypes.dtype(dtype))
-    return Value(constant(dtypes.max_value(d), d))
+    d = element_type(dtype)
+    return Value(constant(_limit("greatest value", dtypes.max_value, d), d))
 
 
 def min_value(dtype: Any, span: Any = None) -> Value:
     """The least finite value of a type."""
-    d = DType(dtypes.dtype(dtype))
-    return Value(constant(dtypes.min_value(d), d))
+    d = element_type(dtype)
+    return Value(constant(_limit("least value", dtypes.min_value, d), d))
 
 
 def infinity(dtype: Any, span: Any = None) -> Value:
-    """Positive infinity of a float type; TypeError for a type without one."""
-    d = DType(dtypes.dtype(dtype))
-    return Value(constant(dtypes.infinity(d), d))
+    """Positive infinity of a float type; ValueError for a type without one."""
+    d = element_type(dtype)
+    return Value(constant(_limit("infinity", dtypes.infinity, d), d))
+
+
+def _limit(what: str, find: Callable[[DType], bool | int | float], d: DType) -> bool | int | float:
+    try:
+        return find(d)
+    except (TypeError, ValueError) as exc:
+        cls = TileValueError if isinstance(exc, ValueError) else None
+        raise error("dtype", f"the {what} of {d}: {exc}", here(), cls=cls, got=str(d)) from None
 
 
 def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
-    """lhs / rhs rounded up, for any signs; an int where both are ints, ZeroDivisionError for a literal 0."""
+    """lhs / rhs rounded up, for any signs; an int where both are ints.
+
+    ZeroDivisionError for ints divided by 0.
+    """
     if isinstance(lhs, int) and isinstance(rhs, int):
         return -(-lhs // rhs)
     a, b = Value(as_expr(lhs)), Value(as_expr(rhs))
     if a.expr.dtype.kind == "uint" or b.expr.dtype.kind == "uint":
         rest = binary(BinaryOp.FLOORMOD, a, b) != 0
         return a // b + rest.astype("uint8")
-    # floor(a / b) + (a % b != 0) never overflows, unlike (a + b - 1) // b, and is right for a negative divisor.
+    # floor(a / b) + (a % b != 0) never overflows, unlike (a + b - 1) // b, and is right for a
+    # negative divisor.
     if (
         isinstance(b.expr, Const)
         and isinstance(b.expr.value, int)
@@ -322,8 +346,6 @@ def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
 
 def _is_size(a: Value) -> bool:
     """Whether a value is made of symbolic sizes alone, which are far from overflow."""
-    from tilelang.ir.expr import Load, Var
-
     nodes = list(a.expr.walk())
     return any(isinstance(n, Var) for n in nodes) and not any(isinstance(n, Load) for n in nodes)
 
@@ -397,11 +419,22 @@ def clz(x: Any) -> Value:
 
 
 def dynamic(name: str, dtype: Any = "int32") -> Any:
-    """Symbolic sizes: `T.dynamic("m")`, or several with "m, n" or "m n". Launch binds them from the arguments."""
-    names = name.replace(",", " ").split()
-    from tilelang.ir.expr import Var
+    """Symbolic sizes: `T.dynamic("m")`, or several with "m, n" or "m n".
 
-    values = [Value(Var(n, DType(dtypes.dtype(dtype)))) for n in names]
+    Launch binds them from the shapes of the arguments.
+    """
+    names = name.replace(",", " ").split()
+    kind = element_type(dtype)
+    wrong = [n for n in names if not n.isidentifier()]
+    if wrong or not names or kind.kind not in ("int", "uint"):
+        raise error(
+            "value",
+            "T.dynamic makes symbolic sizes",
+            here(),
+            expected="names such as 'm' or 'm, n', of an integer type",
+            got=f"{name!r}, {kind}",
+        )
+    values = [Value(Var(n, kind)) for n in names]
     return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -410,4 +443,4 @@ symbolic = dynamic
 
 def dtype(x: Any) -> DataType:
     """A type from its name, a Python, NumPy or torch type."""
-    return DataType(dtypes.dtype(x))
+    return DataType(element_type(x))
