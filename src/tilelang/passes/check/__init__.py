@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tilelang.errors import Diagnostic, Findings, Severity, raise_if_any
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Chip, Target
-from tilelang.passes.check import capacity, races, scopes, targets
+from tilelang.passes.check import accesses, capacity, divergence, iterations, races, scopes, targets
 from tilelang.passes.check.program import Program, Rule
 from tilelang.passes.check.report import MemoryReport, report_of
 
@@ -29,7 +29,10 @@ RULES: tuple[Rule, ...] = (
     scopes.frees_once,
     capacity.memories_fit,
     capacity.tensor_memory_shapes,
-    capacity.storage_notes,
+    divergence.all_threads_take_part,
+    accesses.accesses_inside,
+    iterations.between_iterations,
+    iterations.between_threads,
     races.between_blocks,
 )
 

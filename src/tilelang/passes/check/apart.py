@@ -35,7 +35,7 @@ def apart(a: Touch, b: Touch, telling: Collection[Var], shared: Collection[Var])
     had: set[Expr] = set()
     for axis in range(a.buffer.rank):
         had |= _digits(a, b, axis, telling, shared)
-    return all(_follows(v, had) for v in telling if _choices(a, v) != 1)
+    return all(_follows(v, had) for v in telling if _choices(a, b, v) != 1)
 
 
 def _digits(
@@ -53,7 +53,7 @@ def _digits(
         if abs(factor) < reach:
             return set()
         found.add(atom)
-        choices = _choices(a, atom)
+        choices = _choices(a, b, atom)
         if choices is None:
             return found if n == len(terms) - 1 else set()
         reach += abs(factor) * (choices - 1)
@@ -90,12 +90,13 @@ def _reach(
     return min(least), max(most)
 
 
-def _choices(touch: Touch, atom: Expr) -> int | None:
-    """How many values an expression may have, None where that is not known."""
-    found = touch.place.env.bounds(atom)
-    if found.lo is None or found.hi is None or found.hi >= limits(atom.dtype)[1]:
+def _choices(a: Touch, b: Touch, atom: Expr) -> int | None:
+    """How many values an expression may have on both sides, None where that is not known."""
+    x, y = a.place.env.bounds(atom), b.place.env.bounds(atom)
+    most = limits(atom.dtype)[1]
+    if x.lo is None or y.lo is None or x.hi is None or y.hi is None or max(x.hi, y.hi) >= most:
         return None
-    return found.hi - found.lo + 1
+    return max(x.hi, y.hi) - min(x.lo, y.lo) + 1
 
 
 def _follows(e: Expr, had: Iterable[Expr]) -> bool:

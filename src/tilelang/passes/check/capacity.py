@@ -16,7 +16,6 @@ from tilelang.isa.target import Per
 from tilelang.passes.check.program import Program, listed, shape_text
 from tilelang.passes.check.report import (
     LaunchReport,
-    MemoryReport,
     Row,
     Total,
     columns,
@@ -31,8 +30,8 @@ _CELL_BITS = 32
 
 
 def memories_fit(program: Program) -> Iterator[Diagnostic]:
-    """What is live together fits each memory of the chip."""
-    for part in _report(program).launches:
+    """What is live together fits each memory of the chip, and how narrowly it does is noted."""
+    for part in report_of(program).launches:
         for total in part.totals:
             if total.capacity is None or total.fits:
                 continue
@@ -41,10 +40,7 @@ def memories_fit(program: Program) -> Iterator[Diagnostic]:
             else:
                 yield _overflow(program, total)
         yield from _registers_of_block(program, part)
-
-
-def _report(program: Program) -> MemoryReport:
-    return report_of(program)
+        yield from _storage_notes(program, part)
 
 
 _UNITS = {Unit.BYTES: "bytes", Unit.COLUMNS: "columns", Unit.REGISTERS: "registers"}
@@ -123,24 +119,23 @@ def _registers_of_block(program: Program, part: LaunchReport) -> Iterator[Diagno
         )
 
 
-def storage_notes(program: Program) -> Iterator[Diagnostic]:
+def _storage_notes(program: Program, part: LaunchReport) -> Iterator[Diagnostic]:
     """What fits only because storage is used again, or because stages are left out."""
-    for part in _report(program).launches:
-        for total in part.totals:
-            if total.capacity is None or not total.fits or total.unit is Unit.REGISTERS:
-                continue
-            limit, unit = total.capacity.amount, _UNITS[total.unit]
-            if total.staged > limit:
-                yield _staged(program, total, limit)
-            elif total.declared > limit:
-                yield Diagnostic(
-                    "capacity",
-                    f"{total.memory.title} fits because storage is used again",
-                    _largest(total).loc,
-                    label=f"{total.declared} {unit} are declared, {total.used} are live together",
-                    expected=f"{limit} {unit} on {program.target}",
-                    severity=Severity.NOTE,
-                )
+    for total in part.totals:
+        if total.capacity is None or not total.fits or total.unit is Unit.REGISTERS:
+            continue
+        limit, unit = total.capacity.amount, _UNITS[total.unit]
+        if total.staged > limit:
+            yield _staged(program, total, limit)
+        elif total.declared > limit:
+            yield Diagnostic(
+                "capacity",
+                f"{total.memory.title} fits because storage is used again",
+                _largest(total).loc,
+                label=f"{total.declared} {unit} are declared, {total.used} are live together",
+                expected=f"{limit} {unit} on {program.target}",
+                severity=Severity.NOTE,
+            )
 
 
 def _staged(program: Program, total: Total, limit: int) -> Diagnostic:

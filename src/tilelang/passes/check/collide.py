@@ -46,7 +46,6 @@ class Boxes:
         at = Points(
             {v: a if isinstance(a, int) else a[rows] for v, a in self.at.values.items()},
             len(rows),
-            whole=False,
         )
         return Boxes(self.lo[:, rows], self.hi[:, rows], self.code[rows], at)
 
@@ -144,7 +143,8 @@ def _by_element(a: _Elements, b: _Elements, telling: Sequence[Var]) -> Meeting |
     if not len(meets):
         return None
     k = int(meets[0])
-    at = int(left[there[k]]) if least[k] != mine[k] else int(right[there[k]])
+    at = int(left[there[k]])
+    at += int(np.argmax(code[at : int(right[there[k]]) + 1] != mine[k]))
     n, m = int(a.row[order[at]]), int(b.row[there[k]])
     element = tuple(int(x) for x in b.index[:, there[k]])
     differ = _differing(a, b, (order, left, right), there[meets], telling)

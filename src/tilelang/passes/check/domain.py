@@ -22,6 +22,8 @@ from tilelang.passes.check.walk import DEFAULT_THREADS, Axis, Guard, Place
 
 Array = npt.NDArray[Any]
 Values = dict[Var, "Array | int"]
+Sizes = Mapping[Var, int]
+"""What the sizes that launch binds are in an example."""
 
 POINTS = 1 << 17
 """How many iterations one question looks at."""
@@ -33,11 +35,10 @@ class UnknownValueError(Exception):
 
 @dataclass(frozen=True)
 class Points:
-    """Some iterations of a place: every array has `count` entries. `whole` says that it is all."""
+    """Some iterations of a place: every array has `count` entries."""
 
     values: Values
     count: int
-    whole: bool
 
     def at(self, var: Var, n: int) -> int:
         """The value of a variable in iteration `n`."""
@@ -48,12 +49,21 @@ class Points:
         """The value of `e` in every iteration. `UnknownValueError` where it is not known."""
         return np.broadcast_to(np.asarray(value_of(e, self.values)), (self.count,))
 
+    def last(self, names: Iterable[Var]) -> Points:
+        """Only the iterations in which each of `names` has the largest value that was taken."""
+        out = self
+        for var in names:
+            values = out.values[var]
+            if not isinstance(values, int) and out.count:
+                out = out.keep(values == values.max())
+        return out
+
     def keep(self, mask: Array) -> Points:
         """Only the iterations where `mask` holds."""
         if bool(mask.all()):
             return self
         kept: Values = {v: a if isinstance(a, int) else a[mask] for v, a in self.values.items()}
-        return Points(kept, int(mask.sum()), self.whole)
+        return Points(kept, int(mask.sum()))
 
 
 # Values ------------------------------------------------------------------------------------------
@@ -175,6 +185,25 @@ _BINARY: dict[BinaryOp, Callable[[Any, Any], Any]] = {
 }
 
 
+@dataclass(frozen=True)
+class Take:
+    """How many values of an axis to take: the first ones and some of the last.
+
+    `most` None is as many as fit. With `ends`, half of them are the last ones.
+    """
+
+    most: int | None = None
+    ends: bool = False
+
+    def of(self, count: int, room: int) -> Array:
+        """Which of `count` values to take, where there is room for `room`."""
+        room = room if self.most is None else min(self.most, room)
+        if count <= room:
+            return np.arange(count)
+        last = room // 2 if self.ends else room // 4 if room > 2 else 0
+        return np.concatenate([np.arange(room - last), np.arange(count - last, count)])
+
+
 # Iterations --------------------------------------------------------------------------------------
 
 
@@ -183,30 +212,29 @@ def points(
     guards: Sequence[Guard],
     needed: Iterable[Expr],
     *,
-    fixed: Mapping[Var, int],
-    spread: Callable[[Axis], int | None],
+    fixed: Sizes,
+    spread: Callable[[Axis], Take],
 ) -> Points:
     """The iterations of `place` in which `guards` hold, over the axes that `needed` depends on.
 
     `fixed` gives symbolic sizes, and variables that are to have one value. `spread` gives how many
-    values of an axis to take at most, None for as many as fit; of an axis that `needed` does not
-    depend on only its first value is taken. `UnknownValueError` where guards or ranges are not
+    values of an axis to take at most; of an axis that `needed` does not depend on only its first
+    value is taken. `UnknownValueError` where guards or ranges are not
     known.
     """
     conditions = [g.cond for g in guards]
     names = _closure([*needed, *conditions], place.axes)
-    out = Points(dict(fixed), 1, whole=True)
+    out = Points(dict(fixed), 1)
     for axis in place.axes:
         if axis.var in fixed:
             continue
-        most = spread(axis) if axis.var in names else 1
-        out = _extended(out, axis, most, exact=axis.var in names)
+        out = _extended(out, axis, spread(axis) if axis.var in names else Take(1))
     for guard in guards:
         out = out.keep(out.array(guard.cond).astype(bool) == guard.holds)
     return out
 
 
-def _extended(before: Points, axis: Axis, most: int | None, *, exact: bool) -> Points:
+def _extended(before: Points, axis: Axis, take: Take) -> Points:
     """Every iteration of `before` with every value of `axis`."""
     start = value_of(axis.start, before.values)
     stop: Array | int = DEFAULT_THREADS
@@ -215,26 +243,17 @@ def _extended(before: Points, axis: Axis, most: int | None, *, exact: bool) -> P
     counts = -((start - stop) // axis.step) if axis.step > 0 else -((stop - start) // -axis.step)
     rounds = max(0, int(np.max(counts))) if before.count else 0
     room = max(2, POINTS // max(1, before.count))
-    chosen = _choose(rounds, room if most is None else min(most, room))
+    chosen = take.of(rounds, room)
     values: Values = {
         v: a if isinstance(a, int) else np.repeat(a, len(chosen)) for v, a in before.values.items()
     }
     turn = np.tile(chosen, before.count)
     first = start if isinstance(start, int) else np.repeat(start, len(chosen))
     values[axis.var] = first + turn * axis.step
-    whole = before.whole and (len(chosen) == rounds or not exact)
-    made = Points(values, before.count * len(chosen), whole)
+    made = Points(values, before.count * len(chosen))
     if isinstance(counts, int) or np.ndim(counts) == 0:
         return made
     return made.keep(turn < np.repeat(counts, len(chosen)))
-
-
-def _choose(count: int, room: int) -> Array:
-    """Up to `room` of the numbers below `count`: the first ones, and some of the last."""
-    if count <= room:
-        return np.arange(count)
-    last = room // 4 if room > 2 else 0
-    return np.concatenate([np.arange(room - last), np.arange(count - last, count)])
 
 
 def _closure(exprs: Iterable[Expr], axes: Iterable[Axis]) -> set[Var]:
@@ -267,13 +286,14 @@ def symbols(fn: Function) -> list[Var]:
     return [*fn.dynamic, *scalars]
 
 
-def samples(fn: Function) -> list[dict[Var, int]]:
+def samples(fn: Function, *, small: bool = False) -> list[Sizes]:
     """Values for what is known at launch only; a finding must hold for each of them.
 
-    They are large and have many divisors, so that a tile size divides them as authors expect.
+    They are large and have many divisors, so that a tile size divides them as authors expect. With
+    `small`, 1 is among them.
     """
     names = symbols(fn)
     if not names:
         return [{}]
-    rows = [(1024, 512), (1536, 256)]
+    rows = [(1024, 512), (1536, 256), *([(1, 0)] if small else [])]
     return [{v: base + n * step for n, v in enumerate(names)} for base, step in rows]

@@ -7,12 +7,12 @@ of the dialect; and the words that several messages share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tilelang.errors import Diagnostic, Loc, TileError
-from tilelang.ir.expr import Buffer, int_value
+from tilelang.ir.expr import AddressOf, Buffer, Expr, Var, int_value
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
 from tilelang.ir.sync import AsyncCopy, AsyncGemm, CopyCluster, TmaCopy
 from tilelang.ir.text import print_expr
@@ -47,9 +47,17 @@ class Program:
         return sites(self.fn)
 
     @cached_property
+    def _by_site(self) -> list[list[Touch]]:
+        return [list(touches(site)) for site in self.sites]
+
+    @cached_property
     def touches(self) -> list[Touch]:
         """Every access, in the order of the statements."""
-        return [touch for site in self.sites for touch in touches(site)]
+        return [touch for found in self._by_site for touch in found]
+
+    def touches_of(self, site: Site) -> list[Touch]:
+        """The accesses of one statement."""
+        return self._by_site[site.order]
 
     @cached_property
     def launches(self) -> list[Launch]:
@@ -66,6 +74,12 @@ class Program:
         """What each view is a view of, by the name of the view."""
         found = [s.stmt for s in self.sites if isinstance(s.stmt, View)]
         return {view.buffer.name: view.source for view in found}
+
+    @cached_property
+    def addressed(self) -> frozenset[str]:
+        """The buffers whose address is taken somewhere, under every name."""
+        found = [n.buffer for s in self.fn.body for n in s.walk() if isinstance(n, AddressOf)]
+        return frozenset(b.name for b in (*found, *(self.root(b) for b in found)))
 
     def root(self, buffer: Buffer) -> Buffer:
         """The buffer whose storage `buffer` names."""
@@ -124,6 +138,33 @@ class Program:
     def gemm_roles(self, buffer: Buffer) -> str:
         """The operands of products that `buffer` is: letters of a, b and c, with repeats."""
         return self._gemm_roles.get(self.root(buffer).name, "")
+
+    @cached_property
+    def _names(self) -> dict[Var, Var]:
+        """Loop variables under the author's name: without the number that made it unique."""
+        taken = {a.var.name: a.var for site in self.sites for a in site.place.axes}
+        found: dict[Var, Var] = {}
+        for name, var in taken.items():
+            base, _, number = name.rpartition("_")
+            if number.isdigit() and base in taken:
+                found[var] = Var(base, var.type)
+        return found
+
+    def shown(self, e: Expr) -> str:
+        """An expression as the author would write it."""
+        names = self._names
+        if names and any(isinstance(n, Var) and n in names for n in e.walk()):
+            whole = names.get(e) if isinstance(e, Var) else None
+            e = whole or e.rewrite(lambda n: names.get(n) if isinstance(n, Var) else None)
+        return print_expr(e)
+
+    def indexed(self, buffer: Buffer, index: Iterable[Expr]) -> str:
+        """`A[by * 128 + i, j]`."""
+        return f"{buffer.name}[{', '.join(self.shown(e) for e in index)}]"
+
+    def example(self, values: Mapping[Var, int], names: Iterable[Var]) -> str:
+        """`i = 3, j = 0`."""
+        return ", ".join(f"{self.shown(v)} = {values[v]}" for v in names if v in values)
 
     # -- words -------------------------------------------------------------------------------------
 

@@ -7,36 +7,30 @@ warnings; a race between iterations of one T.Parallel is an error (docs/language
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from tilelang.errors import Diagnostic, Loc, Severity, warning
 from tilelang.ir.affine import is_stable
-from tilelang.ir.expr import AddressOf, Buffer, Var, int_value
+from tilelang.ir.expr import Buffer, Var, int_value
 from tilelang.ir.sync import ClusterBarrier, SyncGrid
 from tilelang.ir.text import print_expr
 from tilelang.ir.tile import Launch, While
 from tilelang.passes.check.apart import apart
 from tilelang.passes.check.collide import Boxes, Meeting, boxes, meeting, widened
 from tilelang.passes.check.domain import (
+    Sizes,
+    Take,
     UnknownValueError,
     names_in,
     points,
     samples,
     symbols,
 )
-from tilelang.passes.check.program import Program
+from tilelang.passes.check.program import Program, listed
 from tilelang.passes.check.walk import Axis, AxisKind, Touch
 from tilelang.scopes import Memory
-
-PRIVATE = frozenset(
-    {Memory.LOCAL, Memory.VAR, Memory.REDUCER, Memory.DESCRIPTOR, Memory.BARRIER}
-    | {Memory.CLUSTER_BARRIER}
-)
-
-
-Sizes = Mapping[Var, int]
 
 
 @dataclass(frozen=True)
@@ -55,21 +49,13 @@ def groups(program: Program, touches: Iterable[Touch]) -> list[list[Touch]]:
     found: dict[str, list[Touch]] = {}
     for touch in touches:
         found.setdefault(program.root(touch.buffer).name, []).append(touch)
-    escaped = _addressed(program)
     return [
         group
         for name, group in found.items()
         if len({t.buffer.name for t in group}) == 1
-        and group[0].buffer.name not in escaped
-        and name not in escaped
+        and not program.addressed & {name, group[0].buffer.name}
         and group[0].buffer.rank
     ]
-
-
-def _addressed(program: Program) -> set[str]:
-    """The buffers whose address is taken somewhere."""
-    found = [n for s in program.fn.body for n in s.walk() if isinstance(n, AddressOf)]
-    return {program.root(n.buffer).name for n in found} | {n.buffer.name for n in found}
 
 
 def partners(store: Touch, group: Sequence[Touch]) -> list[Touch]:
@@ -80,6 +66,7 @@ def partners(store: Touch, group: Sequence[Touch]) -> list[Touch]:
 
 
 def plain_stores(group: Sequence[Touch]) -> list[Touch]:
+    """The accesses that write without being atomic, and that surely happen."""
     return [t for t in group if t.writes and not t.atomic and t.place.certain]
 
 
@@ -124,8 +111,8 @@ def _across_blocks(
             continue
         found = in_all(program, partial(_blocks_meet, store, other, telling))
         if found is not None:
-            uniform = other is store and same_value(store, set(telling))
-            return Found(store, other, _ordered(found[0], other is store), found[1], uniform)
+            uniform = other is store and same_value(store, set(telling), found[1])
+            return Found(store, other, ordered(found[0], other is store), found[1], uniform)
     return None
 
 
@@ -145,29 +132,34 @@ def in_all(
     return found[0]
 
 
-def _ordered(found: Meeting, both: bool) -> Meeting:
+def ordered(found: Meeting, both: bool) -> Meeting:
     """The same meeting, the iteration with the lower numbers first where both do the same."""
     if not both or list(found.first.values()) <= list(found.second.values()):
         return found
     return Meeting(found.element, found.second, found.first, found.differ)
 
 
-# How many values of each block index to take: a few of many, or two with all that is inside.
-_BLOCKS_TAKEN = ({1: 64, 2: 8, 3: 4}, {1: 2, 2: 2, 3: 2})
-_ROUNDS_TAKEN = 8
+# Which block indices to look at, by the number of axes: some of many; then the first two, and the
+# first and last, of each axis, with all that is inside a block.
+_BLOCKS: tuple[dict[int, Take], ...] = (
+    {1: Take(64), 2: Take(8), 3: Take(4)},
+    dict.fromkeys((1, 2, 3), Take(2)),
+    dict.fromkeys((1, 2, 3), Take(2, ends=True)),
+)
+_ROUNDS = Take(8)
 
 
 def _blocks_meet(
     store: Touch, other: Touch, telling: Sequence[Var], sizes: Sizes
 ) -> Meeting | None:
     wide = [widened(t) for t in (store, other)]
-    for taken in _BLOCKS_TAKEN:
-        most = taken[len(telling)]
+    for choice in _BLOCKS:
+        blocks = choice[len(telling)]
 
-        def spread(axis: Axis, most: int = most) -> int | None:
+        def spread(axis: Axis, blocks: Take = blocks) -> Take:
             if axis.kind is AxisKind.BLOCK:
-                return most
-            return _ROUNDS_TAKEN if axis.kind is AxisKind.SERIAL else None
+                return blocks
+            return _ROUNDS if axis.kind is AxisKind.SERIAL else Take()
 
         sides: list[Boxes] = []
         for w in wide:
@@ -182,13 +174,13 @@ def _blocks_meet(
     return None
 
 
-def same_value(store: Touch, telling: set[Var]) -> bool:
+def same_value(store: Touch, telling: set[Var], sizes: Sizes) -> bool:
     """Whether the store writes one value in all iterations that differ in `telling`."""
     value = store.value
     if value is None or not is_stable(value):
         return False
-    inner = {a.var for a in store.place.of_kind(AxisKind.SERIAL)}
-    return not names_in(value) & (telling | inner)
+    parallel = {a.var for a in store.place.of_kind(AxisKind.PARALLEL)}
+    return names_in(value) <= {*sizes, *parallel} - telling
 
 
 def _block_race(program: Program, launch: Launch, found: Found) -> Diagnostic:
@@ -196,21 +188,21 @@ def _block_race(program: Program, launch: Launch, found: Found) -> Diagnostic:
     name = store.buffer.name
     blocks = [_block_text(launch, m) for m in (found.meeting.first, found.meeting.second)]
     element = element_text(store.buffer, found.meeting)
-    verb = "stores" if other.writes else "reads"
+    verb = "updates" if other.atomic else "stores" if other.writes else "reads"
     both = other is store
     label = (
         f"blocks {blocks[0]} and {blocks[1]} both store {element}"
         if both
         else f"block {blocks[0]} stores {element}, block {blocks[1]} {verb} it"
     )
-    label += _example(found, launch.vars)
+    label += _example(program, found, launch.vars)
     if found.uniform:
         return Diagnostic(
             "race",
             f"several blocks store the same value to one element of {name}",
             store.loc,
             label=label,
-            notes=sizes_note(found),
+            notes=sizes_note(program, found),
             severity=Severity.NOTE,
         )
     return warning(
@@ -220,9 +212,9 @@ def _block_race(program: Program, launch: Launch, found: Found) -> Diagnostic:
         label=label,
         expected="each element stored by one block, and touched by no other",
         got=f"a grid of {_grid_text(launch)} blocks that share {name}",
-        notes=sizes_note(found),
+        notes=sizes_note(program, found),
         related=_related(program, found),
-        help=_block_help(program, launch, store),
+        help=_block_help(program, launch, found),
     )
 
 
@@ -240,20 +232,16 @@ def _block_text(launch: Launch, values: Mapping[Var, int]) -> str:
 
 
 def element_text(buffer: Buffer, found: Meeting) -> str:
+    """The element of a meeting, as it is written in a program."""
     return f"{buffer.name}[{', '.join(map(str, found.element))}]"
 
 
-def values_text(values: Sizes, names: Iterable[Var]) -> str:
-    """`i = 3, j = 0`."""
-    return ", ".join(f"{v.name} = {values[v]}" for v in names if v in values)
-
-
-def _example(found: Found, blocks: Sequence[Var]) -> str:
+def _example(program: Program, found: Found, blocks: Sequence[Var]) -> str:
     """The values of the other variables that the accesses depend on."""
     texts: list[str] = []
     for touch, values in ((found.store, found.meeting.first), (found.other, found.meeting.second)):
         names = [v for v in values if v in used_by(touch) and v not in (*blocks, *found.sizes)]
-        texts.append(values_text(values, names))
+        texts.append(program.example(values, names))
     if not any(texts):
         return ""
     return f" ({texts[0] if texts[0] == texts[1] else ' and '.join(t for t in texts if t)})"
@@ -264,13 +252,17 @@ def used_by(touch: Touch) -> set[Var]:
     return names_in(*touch.mins, *touch.extents, *(g.cond for g in touch.guards))
 
 
-def sizes_note(found: Found) -> tuple[str, ...]:
+def sizes_note(program: Program, found: Found) -> tuple[str, ...]:
     """The symbolic sizes of the example, as a note."""
-    used = used_by(found.store) | used_by(found.other)
+    used = used_by(found.store) | used_by(found.other) | names_in(*found.store.buffer.shape)
     for axis in (*found.store.place.axes, *found.other.place.axes):
         used |= names_in(axis.start, *(() if axis.stop is None else (axis.stop,)))
-    used |= names_in(*found.store.buffer.shape)
-    text = values_text(found.sizes, [v for v in found.sizes if v in used])
+    return sizes_text(program, found.sizes, used)
+
+
+def sizes_text(program: Program, sizes: Sizes, used: Collection[Var]) -> tuple[str, ...]:
+    """The symbolic sizes of an example that are used in it, as a note."""
+    text = program.example(sizes, [v for v in sizes if v in used])
     return (f"the example is for {text}",) if text else ()
 
 
@@ -281,7 +273,8 @@ def _grid_text(launch: Launch) -> str:
 def _related(program: Program, found: Found) -> tuple[tuple[Loc, str], ...]:
     out: list[tuple[Loc, str]] = []
     if found.other is not found.store and found.other.loc is not None:
-        what = "stored" if found.other.writes else "read"
+        other = found.other
+        what = "updated" if other.atomic else "stored" if other.writes else "read"
         out.append((found.other.loc, f"{found.other.buffer.name} is {what} here"))
     at = program.defined_at(found.store.buffer)
     if at is not None and found.store.buffer.name in program.allocs:
@@ -289,15 +282,20 @@ def _related(program: Program, found: Found) -> tuple[tuple[Loc, str], ...]:
     return tuple(out)
 
 
-def _block_help(program: Program, launch: Launch, store: Touch) -> str:
+def _block_help(program: Program, launch: Launch, found: Found) -> str:
+    store = found.store
     name = store.buffer.name
     index = ", ".join(v.name for v in launch.vars)
     if name in program.allocs:
         grid = ", ".join(print_expr(e) for e in launch.grid)
         shape = ", ".join(print_expr(e) for e in store.buffer.shape)
-        at = ", ".join(print_expr(e) for e in store.mins)
+        at = ", ".join(program.shown(e) for e in store.mins)
         return (
             f"give each block a part of its own: `{name} = T.alloc_global(({grid}, {shape}), "
             f'"{store.buffer.dtype}")`, indexed by `{name}[{index}, {at}]`'
         )
-    return f"let the index depend on {index}, or combine with T.atomic_add"
+    if not found.other.writes:
+        return "read from another tensor than the one that is stored to, or use two launches"
+    if found.other.atomic:
+        return "do the plain stores in a launch of their own, before this one"
+    return f"let the index depend on {listed([v.name for v in launch.vars])}, or use T.atomic_add"

@@ -325,7 +325,7 @@ def _live_spans(program: Program, launch: Launch) -> dict[str, tuple[int, int]]:
     A buffer that is allocated outside a loop and used inside is live for the whole loop; one that
     is never used, for the rest of its block.
     """
-    order = {id(s.stmt): s.order for s in program.sites}
+    at = {id(s.stmt): s for s in program.sites}
     spans: dict[str, tuple[int, int]] = {}
     homes: dict[str, tuple[Stmt, ...]] = {}
     ends: dict[str, int] = {}
@@ -333,13 +333,14 @@ def _live_spans(program: Program, launch: Launch) -> dict[str, tuple[int, int]]:
         if isinstance(site.stmt, Alloc) and site.place.launch in (launch, None):
             name = site.stmt.buffer.name
             homes[name] = site.place.path
-            ends[name] = _last_inside(site.place.path[-1], order) if site.place.path else 1 << 60
-    for name, at, path in _uses(program):
+            around = site.place.path
+            ends[name] = at[id(around[-1])].last if around else program.sites[-1].order
+    for name, order, path in _uses(program):
         if name not in homes:
             continue
         loops = [s for s in path[len(homes[name]) :] if isinstance(s, _LOOPS)]
-        first = order[id(loops[0])] if loops else at
-        last = _last_inside(loops[0], order) if loops else at
+        first = at[id(loops[0])].order if loops else order
+        last = at[id(loops[0])].last if loops else order
         known = spans.get(name, (first, last))
         spans[name] = (min(known[0], first), max(known[1], last))
     by_block = {n for n in homes if program.memory(program.allocs[n].buffer) is Memory.TMEM}
@@ -347,7 +348,7 @@ def _live_spans(program: Program, launch: Launch) -> dict[str, tuple[int, int]]:
         program.root(s.stmt.buffer).name: s.order for s in program.sites if isinstance(s.stmt, Free)
     }
     for name in homes:
-        start = order[id(program.allocs[name])]
+        start = at[id(program.allocs[name])].order
         if name in by_block:
             spans[name] = (start, freed.get(name, ends[name]))
         spans.setdefault(name, (start, ends[name]))
@@ -357,11 +358,6 @@ def _live_spans(program: Program, launch: Launch) -> dict[str, tuple[int, int]]:
 def _uses(program: Program) -> Iterator[tuple[str, int, tuple[Stmt, ...]]]:
     for touch in program.touches:
         yield program.root(touch.buffer).name, touch.site.order, touch.place.path
-
-
-def _last_inside(stmt: Stmt, order: dict[int, int]) -> int:
-    """The order of the last statement inside `stmt`."""
-    return max((order[id(n)] for n in stmt.walk() if id(n) in order), default=0)
 
 
 # Totals ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tilelang.ir.expr import Buffer, Region
 from tilelang.ir.node import Effect
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
 from tilelang.ir.sync import AsyncGemm
-from tilelang.ir.text import print_expr, snake
+from tilelang.ir.text import snake
 from tilelang.ir.tile import Alloc, Fill, Free, Gemm, Launch, Stmt, Store
 from tilelang.passes.check.domain import names_in
 from tilelang.passes.check.program import COPIES, PRODUCTS, Program, listed, shape_text, who
@@ -236,11 +236,12 @@ def local_not_spread(program: Program) -> Iterator[Diagnostic]:
         if found is not None:
             yield Diagnostic(
                 "scope",
-                f"{touch.buffer.name} is each thread's own, and is indexed by {found.name}",
+                f"{touch.buffer.name} is each thread's own, and is indexed by"
+                f" {program.shown(found)}",
                 touch.loc,
                 label=program.allocated(touch.buffer),
                 expected="an index that does not depend on a T.Parallel variable",
-                got=f"{touch.buffer.name}[{', '.join(print_expr(e) for e in touch.mins)}]",
+                got=program.indexed(touch.buffer, touch.mins),
                 help="T.Parallel spreads its iterations over the threads: use T.alloc_fragment for"
                 " a tile of the block, or loop with T.serial",
             )

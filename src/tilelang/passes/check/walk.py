@@ -111,11 +111,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Site:
-    """A statement and its place; `order` counts statements as they are written."""
+    """A statement and its place; `order` counts statements as they are written.
+
+    `last` is the order of the last statement inside it, its own where there is none.
+    """
 
     stmt: Stmt
     place: Place
     order: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -169,8 +173,10 @@ class _Walker:
 
     def block(self, stmts: Block, place: Place) -> None:
         for stmt in stmts:
-            self.found.append(Site(stmt, place, len(self.found)))
+            order = len(self.found)
+            self.found.append(Site(stmt, place, order, order))
             self.inside(stmt, place)
+            self.found[order] = Site(stmt, place, order, len(self.found) - 1)
             place = _after(stmt, place)
 
     def inside(self, stmt: Stmt, place: Place) -> None:
