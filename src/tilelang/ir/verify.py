@@ -57,11 +57,11 @@ def violations(fn: Function) -> list[str]:
     for rule in RULES:
         name = rule.__name__.strip("_").replace("_", " ")
         for stmt, message in rule(fn):
-            found.append(f"{name}: {message}{'' if stmt is None else _shown(stmt)}")
+            found.append(f"{name}: {message}{'' if stmt is None else shown(stmt)}")
     return found
 
 
-def _shown(stmt: Stmt) -> str:
+def shown(stmt: Stmt) -> str:
     """The statement as text, of one with a body the first lines; and where the author wrote it."""
     try:
         lines = print_stmt(stmt, 1).split("\n")
