@@ -199,7 +199,7 @@ def same(name, got, want):
 
 
 def refused(what, func, target):
-    """Print the message with which `target` refuses a function; that it does is part of the tour."""
+    """Print the message with which `target` refuses a function; one that accepts ends the tour."""
     try:
         tilelang.compile(func, target=target)
     except TileError as exc:

@@ -179,7 +179,7 @@ def _report(
         print(each.render(), end="\n\n")
     where = "" if subject is None else f" on {subject[1].describe()}"
     print(f"{spec}{where}: {_summary(findings)}")
-    if memory is not None:
+    if memory is not None and any(part.rows for part in memory.launches):
         print(f"\n{memory.render()}")
     return _verdict(findings)
 

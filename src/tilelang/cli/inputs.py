@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilelang import dtypes
-from tilelang.cli.kernels import UsageError, literal
+from tilelang.cli.kernels import UsageError
 from tilelang.dtypes import DType
 from tilelang.ir.evaluate import evaluate
 from tilelang.ir.expr import Expr, Var
@@ -77,9 +77,9 @@ def _number(name: str, dtype: DType, given: Mapping[str, str]) -> Any:
             f"{name} needs a value", expected=f"a number ({dtype})", help=f"add `--args {name}=...`"
         )
     try:
-        value = literal(ast.parse(given[name].strip(), mode="eval").body)
-    except SyntaxError:
-        value = given[name]
+        value = ast.literal_eval(given[name].strip())
+    except (ValueError, TypeError, SyntaxError):
+        value = None
     if not isinstance(value, (int, float)):
         raise UsageError(f"{name} is a number", expected=str(dtype), got=given[name])
     return value

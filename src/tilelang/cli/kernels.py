@@ -106,8 +106,8 @@ def _read_call(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
             pairs = {word.arg: word.value for word in keywords if word.arg is not None}
             if len(pairs) < len(keywords):
                 raise _not_a_call(text)
-            values = tuple(literal(each) for each in args)
-            return name, values, {word: literal(value) for word, value in pairs.items()}
+            values = tuple(_literal(each) for each in args)
+            return name, values, {word: _literal(value) for word, value in pairs.items()}
         case _:
             raise _not_a_call(text)
 
@@ -121,7 +121,7 @@ def _not_a_call(text: str) -> UsageError:
     )
 
 
-def literal(node: ast.expr) -> Any:
+def _literal(node: ast.expr) -> Any:
     """The value of a literal: numbers, strings, True, None, and tuples, lists, dicts of them."""
     try:
         return ast.literal_eval(node)
@@ -247,7 +247,7 @@ def made(spec: Spec, module: ModuleType) -> Made:
     if not callable(value):
         raise UsageError(f"{spec.name} of {spec.file} is no function", got=type(value).__name__)
     if isinstance(value, JITImpl) and value.mode == "eager":
-        # Its parameters are the launch's; sizes alone are enough, and get_tir says which are needed.
+        # Its parameters are the launch's; sizes alone may do, and get_tir says which are needed.
         return Made(value.get_tir(*spec.args, **spec.kwargs), value.settings)
     signature = value.signature if isinstance(value, JITImpl) else inspect.signature(value)
     try:

@@ -84,7 +84,9 @@ def _show_functions(chips: Sequence[Chip]) -> None:
     ]
     tables.show(("dialect", "function", "scope", "for bool", "memory", "note"), rows)
     shown = {entry["dialect"] for entry in _entries(chips)}
-    print("\nA scope in brackets is declared by a later tree, and is taken as input.")
+    print()
+    if any(entry["accepted_as_input_only"] for entry in _entries(chips)):
+        print("A scope in brackets is declared by a later tree, and is taken as input.")
     for dialect in Dialect:
         if dialect.value in shown:
             about = dialect.about
