@@ -1,4 +1,7 @@
-"""Tilewright: the TileLang tile-kernel language. `import tilelang`, `import tilelang.language as T`."""
+"""Tilewright: the TileLang tile-kernel language.
+
+`import tilelang`, `import tilelang.language as T`.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
 LATER: dict[str, str] = {}
 
 
-def files() -> list[pytest.param]:
+def files() -> list:
     found = sorted(CASES.glob("*.py")) if CASES.is_dir() else []
     return [
         pytest.param(

@@ -150,7 +150,10 @@ def test_a_workspace_used_by_one_block_is_clean(seed, random):
 @pytest.mark.parametrize("n", [256, 300])
 def test_a_workspace_indexed_by_the_block_is_clean(random, n):
     func = workspace_of_each_block(n)
-    assert tilelang.check(func) == []
+    # Where the last block hangs over the end, notes say that reads give 0 and writes do nothing.
+    found = tilelang.check(func)
+    assert [d for d in found if d.severity is not Severity.NOTE] == []
+    assert bool(found) == (n % 128 != 0)
     x = random.standard_normal(n).astype(np.float32)
     y = np.zeros_like(x)
     tilelang.compile(func)(x, y)
