@@ -198,12 +198,12 @@ def same(name, got, want):
     print(f"  {name} is what NumPy gives")
 
 
-def refused(what, func, target):
+def refused(why, func, target):
     """Print the message with which `target` refuses a function; one that accepts ends the tour."""
     try:
         tilelang.compile(func, target=target)
     except TileError as exc:
-        print(f"  {what}, {target} refuses it:")
+        print(f"  {why}:")
         print(indented(exc))
     else:
         sys.exit(f"{target} accepts what it should refuse")
@@ -241,9 +241,13 @@ def tour_of_blackwell():
     a, b = half(128, 64), half(64, 96)
     same("C", kernel(a, b), product(a, b))
     print(indented(kernel.memory().render()))
-    refused("having none", func, "emulate:sm_90a")
-    refused("with 600 columns", accumulate_in_tensor_memory(128, 600, 64), "emulate:sm_100a")
-    refused("with a store by element", store_into_tensor_memory(128, 96), "emulate:sm_100a")
+    refused("Hopper has no such memory", func, "emulate:sm_90a")
+    refused(
+        "600 columns are too many", accumulate_in_tensor_memory(128, 600, 64), "emulate:sm_100a"
+    )
+    refused(
+        "it has no stores of single elements", store_into_tensor_memory(128, 96), "emulate:sm_100a"
+    )
 
 
 def tour_of_ascend():
@@ -259,14 +263,14 @@ def tour_of_ascend():
     print("  block 1, seen right after its product:")
     print(indented(seen))
     print(indented(kernel.memory().render()))
-    refused("having other memories", func, "emulate:sm_90a")
-    refused("having another dialect", func, "emulate:ascend910b")
+    refused("a GPU has other memories", func, "emulate:sm_90a")
+    refused("the 910B has another dialect", func, "emulate:ascend910b")
 
     stop("5. shared.l1 and wmma.accumulator: the adapter's spelling, for the 910B")
     func = adapter_product(300, 96, 128)
     findings("under the rules of the 910B", func, "emulate:ascend910b")
-    refused("having another dialect", func, "emulate:ascend950")
-    refused("having other memories", func, "cpu")
+    refused("the 950 has another dialect", func, "emulate:ascend950")
+    refused("the CPU has other memories", func, "cpu")
     try:
         adapter_launch(16, 64)
     except TileError as exc:
