@@ -1,8 +1,8 @@
-"""Arguments of a launch against the signature: everything is checked, by name, before anything runs.
+"""Arguments of a launch against the signature: all is checked, by name, before anything runs.
 
-What enters: a function's parameters and the objects a call passes. What leaves: storage by parameter name, the
-symbolic sizes, and the outputs that were allocated; or one error that names the parameter, what was expected and
-what was got.
+What enters: a function's parameters and the objects a call passes. What leaves: storage by
+parameter name, the symbolic sizes, and the outputs that were allocated; or one error that names the
+parameter, what was expected and what was got.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from tilelang import dtypes
 from tilelang.dtypes import DType
 from tilelang.errors import TileError, TileTypeError, TileValueError, error
-from tilelang.ir.evaluate import evaluate
 from tilelang.ir.expr import Expr, Var, int_value
 from tilelang.ir.node import Effect
 from tilelang.ir.text import print_expr
@@ -28,19 +27,34 @@ from tilelang.runtime.arrays import (
     allocate,
     default_framework,
     describe_object,
-    packed_shape,
-    unpacked,
+    pack_rows,
+    row_bytes,
+    unpack_rows,
 )
+from tilelang.runtime.sizes import Fact, Sizes
 
 
 @dataclass
 class Bound:
-    """The arguments of one launch: storage or number by parameter name, sizes by symbol, results to return."""
+    """The arguments of one launch.
+
+    `values` is storage or a number by parameter name, `sizes` a number by symbol, `results` what
+    the call returns, `finish` what is left to do after the launch.
+    """
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     sizes: dict[Var, int] = field(default_factory=dict[Var, int])
     results: list[Any] = field(default_factory=list[Any])
     finish: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+
+
+@dataclass(frozen=True)
+class Given:
+    """An array passed for a tensor parameter, with its shape in elements of the parameter."""
+
+    param: Param
+    array: Array
+    shape: tuple[int, ...]
 
 
 class Signature:
@@ -49,37 +63,36 @@ class Signature:
     def __init__(self, fn: Function, outputs: Sequence[int]) -> None:
         self.fn = fn
         self.outputs = tuple(outputs)
-        self.inputs = [p for n, p in enumerate(fn.params) if n not in self.outputs]
+        self.inputs = {p.name: p for n, p in enumerate(fn.params) if n not in self.outputs}
         self._used, self._written = _touched(fn)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
         """Check and bind the arguments of one call."""
-        given = self._by_name(args, kwargs)
-        bound = Bound()
-        framework: str | None = None
-        shapes: list[tuple[Param, Array, tuple[int, ...]]] = []
-        for p in self.inputs:
-            value = given[p.name]
+        bound, sizes = Bound(), Sizes()
+        arrays: list[Given] = []
+        for name, value in self._by_name(args, kwargs).items():
+            p = self.inputs[name]
             if p.buffer is None:
-                bound.values[p.name] = self._scalar(p, value)
+                bound.values[name] = self._scalar(p, value)
                 if p.var is not None and not p.var.dtype.is_float:
-                    bound.sizes[p.var] = int(bound.values[p.name])
-                continue
-            if value is None:
-                bound.values[p.name] = self._absent(p)
-                continue
-            array = adopt(value, self._name(p))
-            framework = framework or array.framework
-            shapes.append((p, array, self._element_shape(p, array)))
-        self._sizes(shapes, bound)
-        for p, array, shape in shapes:
-            self._check_shape(p, shape, bound.sizes)
-            self._check_strides(p, array, shape, bound.sizes)
-            bound.values[p.name] = self._storage(p, array, shape, bound)
-        self._allocate(bound, framework or default_framework())
+                    sizes.give(p.var, int(bound.values[name]), f"argument {name}")
+            elif value is None:
+                bound.values[name] = self._absent(p)
+            else:
+                array = adopt(value, self._name(p))
+                arrays.append(Given(p, array, self._element_shape(p, array)))
+        sizes.solve([fact for g in arrays for fact in _facts(g)])
+        for g in arrays:
+            self._check_shape(g, sizes)
+            self._check_strides(g, sizes)
+            bound.values[g.param.name] = self._storage(g, bound)
+        framework = arrays[0].array.framework if arrays else default_framework()
+        self._check_sizes(sizes)
+        bound.sizes = sizes.values
+        self._allocate(bound, sizes, framework)
         return bound
 
-    # -- one parameter ----------------------------------------------------------------------------------------------
+    # -- one parameter -----------------------------------------------------------------------------
 
     def _name(self, p: Param) -> str:
         return f"argument {p.name} of {self.fn.name}"
@@ -88,203 +101,217 @@ class Signature:
         self,
         p: Param,
         what: str,
+        *,
         expected: str,
         got: str,
         cls: type[TileError] = TileValueError,
-        help: str = "",
-    ) -> TileError:  # noqa: A002
-        return error(
-            "argument", f"{self._name(p)}: {what}", cls=cls, expected=expected, got=got, help=help
-        )
+        way_out: str = "",
+    ) -> TileError:
+        message = f"{self._name(p)}: {what}"
+        return error("argument", message, cls=cls, expected=expected, got=got, help=way_out)
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        names = [p.name for p in self.inputs]
-        if len(args) + len(kwargs) != len(names):
+        names = list(self.inputs)
+        count = len(args) + len(kwargs)
+        for n, name in enumerate(kwargs):
+            if name not in names or name in names[: len(args)]:
+                what = "two arguments" if name in names else "an unexpected argument"
+                raise error(
+                    "argument",
+                    f"{self.fn.name} got {what} {name}",
+                    cls=TileTypeError,
+                    expected=f"parameters {', '.join(names) or '(none)'}",
+                    got=f"{', '.join(list(kwargs)[: n + 1])} by keyword, {len(args)} by position",
+                )
+        if count != len(names):
             raise error(
                 "argument",
-                f"{self.fn.name}: Kernel expected {len(names)} inputs, but {len(args) + len(kwargs)} are provided.",
+                f"{self.fn.name}: Kernel expected {len(names)} inputs, but {count} are provided.",
                 expected=f"parameters {', '.join(names) or '(none)'}",
-                got=f"{len(args) + len(kwargs)} arguments",
+                got=f"{count} argument{'s' if count != 1 else ''}",
                 help="positions in `out_idx` are allocated by the call and not passed"
                 if self.outputs
                 else "",
             )
-        given = dict(zip(names, args, strict=False))
-        for name, value in kwargs.items():
-            if name not in names or name in given:
-                raise error(
-                    "argument",
-                    f"{self.fn.name} got an unexpected argument {name}",
-                    expected=", ".join(names),
-                    got=name,
-                )
-            given[name] = value
-        return given
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        return {name: given[name] for name in names}
 
     def _scalar(self, p: Param, value: Any) -> int | float | bool:
-        assert p.var is not None
-        dtype = p.var.dtype
-        if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
-            value = value.item()
-        elif hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-            value = value.item()
-        if isinstance(value, bool) and not dtype.is_bool and not dtype.is_float:
-            value = int(value)
+        dtype = DType("int32") if p.var is None else p.var.dtype
+        known: Any = value
+        if not isinstance(value, (bool, int, float)) and getattr(value, "ndim", 1) == 0:
+            known = value.item()  # a scalar of NumPy, or an array without axes
+        if isinstance(known, bool) and not dtype.is_bool and not dtype.is_float:
+            known = int(known)
         wanted = (int, float) if dtype.is_float else (int,)
-        if not isinstance(value, wanted):
+        if not isinstance(known, wanted):
             raise self._bad(
-                p, f"a {dtype} scalar is needed", str(dtype), describe_object(value), TileTypeError
+                p,
+                f"a {dtype} scalar is needed",
+                expected=str(dtype),
+                got=describe_object(value),
+                cls=TileTypeError,
             )
-        if isinstance(value, int) and dtype.is_integer and not dtype.min <= value <= dtype.max:
-            raise self._bad(
-                p, f"the value does not fit {dtype}", f"{dtype.min} to {dtype.max}", str(value)
-            )
-        return dtypes.const_value(value, dtype)
+        if dtype.is_integer and not dtype.min <= known <= dtype.max:
+            limits = f"{dtype.min} to {dtype.max}"
+            raise self._bad(p, f"the value does not fit {dtype}", expected=limits, got=str(known))
+        return dtypes.const_value(known, dtype)
 
     def _absent(self, p: Param) -> None:
         if p.name in self._used:
             raise self._bad(
-                p, "None for a tensor that the kernel uses", "an array", "None", TileTypeError,
-                "None is allowed only where the kernel never reads or writes the tensor",
-            )  # fmt: skip
+                p,
+                "None for a tensor that the kernel uses",
+                expected="an array",
+                got="None",
+                cls=TileTypeError,
+                way_out="None is allowed only where the kernel never touches the tensor",
+            )
 
     def _element_shape(self, p: Param, array: Array) -> tuple[int, ...]:
         """The shape in elements, after the dtype and rank are found right."""
-        assert p.buffer is not None
-        want, got = DType(p.buffer.dtype), array.dtype
-        shape = array.storage.shape
-        if want.bits < 8 and got.bits == 8 and got.kind in ("int", "uint"):
-            shape = (*shape[:-1], shape[-1] * (8 // want.bits)) if shape else shape
-        elif not _compatible(want.base, got):
+        want, extents = _declared(p)
+        shape = tuple(array.storage.shape)
+        packed = _is_packed(want, array)
+        if not packed and not _compatible(want.base, array.dtype):
             raise self._bad(
                 p,
                 "dtype mismatch",
-                f"dtype {want}",
-                f"dtype {got}",
-                TileTypeError,
-                _cast_hint(want),
+                expected=f"dtype {want}",
+                got=f"dtype {array.dtype}",
+                cls=TileTypeError,
+                way_out=_cast_hint(want),
             )
-        if want.lanes > 1 and shape:
-            if shape[-1] % want.lanes:
-                raise self._bad(
-                    p, "shape mismatch", f"a last axis divisible by {want.lanes}", str(shape)
-                )
-            shape = (*shape[:-1], shape[-1] // want.lanes)
-        if len(shape) != p.buffer.rank:
-            raise self._bad(
-                p, f"wrong number of dimensions (rank), shape {tuple(shape)}",
-                f"expected {p.buffer.rank} dimensions {_shape_text(p.buffer.shape)}", f"{len(shape)} dimensions",
-            )  # fmt: skip
-        return tuple(shape)
-
-    def _sizes(self, shapes: Sequence[tuple[Param, Array, tuple[int, ...]]], bound: Bound) -> None:
-        """Give each symbol a value: from plain axes first, then by solving what is left."""
-        pending: list[tuple[Expr, int]] = []
-        for p, array, shape in shapes:
-            assert p.buffer is not None
-            pending += zip(p.buffer.shape, shape, strict=True)
-            if p.buffer.strides is not None:
-                pending += [
-                    (s, v)
-                    for s, v, n in zip(p.buffer.strides, _strides(array), shape, strict=True)
-                    if n > 1
-                ]
-        for e, size in pending:
-            if isinstance(e, Var):
-                bound.sizes.setdefault(e, size)
-        for e, size in pending:
-            _solve(e, size, bound.sizes)
-
-    def _check_shape(self, p: Param, shape: tuple[int, ...], sizes: Mapping[Var, int]) -> None:
-        assert p.buffer is not None
-        for axis, (e, got) in enumerate(zip(p.buffer.shape, shape, strict=True)):
-            known = int_value(e)
-            want = known if known is not None else evaluate(e, sizes)
-            if want == got:
-                continue
-            symbol = "" if known is not None else f" ({print_expr(e)}, from another argument)"
+        if len(shape) != len(extents):
             raise self._bad(
                 p,
-                f"shape mismatch at axis {axis}, shape {shape}",
-                f"expected {want}{symbol} at axis {axis}",
-                f"{got}",
+                f"wrong number of dimensions (rank), shape {shape}",
+                expected=f"expected {len(extents)} dimensions {_shape_text(extents)}",
+                got=f"{len(shape)} dimensions",
+            )
+        if packed and shape:
+            known = int_value(extents[-1])
+            fits = known is not None and row_bytes(known, want) == shape[-1]
+            shape = (
+                *shape[:-1],
+                known if fits and known is not None else shape[-1] * 8 // want.bits,
+            )
+        elif want.lanes > 1 and shape:
+            if shape[-1] % want.lanes:
+                multiple = f"a last axis divisible by {want.lanes}"
+                raise self._bad(p, "shape mismatch", expected=multiple, got=str(shape))
+            shape = (*shape[:-1], shape[-1] // want.lanes)
+        return shape
+
+    def _check_shape(self, g: Given, sizes: Sizes) -> None:
+        _, extents = _declared(g.param)
+        for axis, (e, got) in enumerate(zip(extents, g.shape, strict=True)):
+            want = sizes.evaluate(e)
+            if want == got:
+                continue
+            if want is None:
+                expected = f"expected {print_expr(e)} at axis {axis}, for some sizes >= 0"
+            elif int_value(e) is None:
+                expected = f"expected {want} ({print_expr(e)}, {sizes.describe(e)}) at axis {axis}"
+            else:
+                expected = f"expected {want} at axis {axis}"
+            raise self._bad(
+                g.param,
+                f"shape mismatch at axis {axis}, shape {g.shape}",
+                expected=expected,
+                got=str(got),
             )
 
-    def _check_strides(
-        self, p: Param, array: Array, shape: tuple[int, ...], sizes: Mapping[Var, int]
-    ) -> None:
-        assert p.buffer is not None
-        if p.buffer.strides is None:
+    def _check_strides(self, g: Given, sizes: Sizes) -> None:
+        """Declared strides must be those of the array; without them it may have any."""
+        p, storage = g.param, g.array.storage
+        if p.buffer is None or p.buffer.strides is None or storage.size == 0:
             return
-        for axis, (e, got) in enumerate(zip(p.buffer.strides, _strides(array), strict=True)):
-            want = evaluate(e, sizes)
-            if shape[axis] > 1 and want != got:
+        got = [s // storage.itemsize for s in storage.strides]
+        want = [sizes.evaluate(e) for e in p.buffer.strides]
+        for axis, (n, a, b) in enumerate(zip(storage.shape, want, got, strict=True)):
+            if n > 1 and (a != b or storage.strides[axis] % storage.itemsize):
                 raise self._bad(
-                    p, f"stride mismatch at axis {axis}", f"stride {want} elements", f"{got}"
+                    p,
+                    f"stride mismatch at axis {axis}",
+                    expected=f"strides {tuple(want)} in elements",
+                    got=str(tuple(got)),
                 )
 
-    def _storage(self, p: Param, array: Array, shape: tuple[int, ...], bound: Bound) -> Storage:
-        assert p.buffer is not None
-        dtype = DType(p.buffer.dtype)
+    def _check_sizes(self, sizes: Sizes) -> None:
+        for symbol in self.fn.dynamic:
+            if symbol not in sizes.values:
+                where = [p.name for p in self.fn.params if symbol in _symbols(p)]
+                raise error(
+                    "argument",
+                    f"the size {symbol.name} of {self.fn.name} does not follow from the arguments",
+                    expected=f"a shape that determines it, from {', '.join(where)}",
+                    got="None, or no axis that is linear in it",
+                )
+
+    # -- storage -----------------------------------------------------------------------------------
+
+    def _storage(self, g: Given, bound: Bound) -> Storage:
+        p, storage = g.param, g.array.storage
+        dtype, _ = _declared(p)
         written = p.name in self._written
-        if written and not array.storage.flags.writeable:
+        if written and not storage.flags.writeable:
             raise self._bad(
                 p,
                 "the kernel writes to a read-only array",
-                "a writeable array",
-                "a read-only array",
+                expected="a writeable array",
+                got="a read-only array",
             )
-        if dtype.bits < 8 and array.dtype.bits == 8:
-            return self._packed(array, shape, dtype, bound, written=written)
-        storage = array.storage
+        if p.buffer is not None and p.buffer.strides is None:
+            storage = self._row_major(p, storage, bound, written=written)
+        if _is_packed(dtype, g.array):
+            return _unpacked(storage, g.shape, dtype, bound, written=written)
         if dtype.lanes > 1:
-            return (
-                storage.reshape(*shape, dtype.lanes)
-                if storage.flags.c_contiguous
-                else self._strided_lanes(p)
+            return storage.reshape(*g.shape, dtype.lanes)
+        if dtype.is_bool and not g.array.dtype.is_bool and np.any(storage.view(np.uint8) > 1):
+            raise self._bad(
+                p,
+                "a byte that is neither 0 nor 1 stands for a truth value",
+                expected="0 or 1",
+                got=f"up to {int(storage.view(np.uint8).max())}",
             )
         return storage if storage.dtype == dtype.numpy else storage.view(dtype.numpy)
 
-    def _strided_lanes(self, p: Param) -> Storage:
-        raise self._bad(
-            p,
-            "a vector element type needs a contiguous array",
-            "row-major strides",
-            "other strides",
-        )
-
-    def _packed(
-        self, array: Array, shape: tuple[int, ...], dtype: DType, bound: Bound, *, written: bool
-    ) -> Storage:
-        storage = unpacked(array, shape, dtype)
+    def _row_major(self, p: Param, storage: Storage, bound: Bound, *, written: bool) -> Storage:
+        """The array as the kernel declares it: itself, or a copy that is copied back."""
+        if storage.flags.c_contiguous:
+            return storage
+        if written and any(
+            n > 1 and s == 0 for n, s in zip(storage.shape, storage.strides, strict=True)
+        ):
+            raise self._bad(
+                p,
+                "the kernel writes to an array whose elements share storage",
+                expected="one place per element",
+                got=f"strides {storage.strides} in bytes",
+            )
+        copy = np.ascontiguousarray(storage)
         if written:
+            bound.finish.append(lambda: np.copyto(storage, copy))
+        return copy
 
-            def back() -> None:
-                raw = dtypes.pack(storage.reshape(-1), dtype)
-                array.storage[...] = raw.view(array.storage.dtype).reshape(array.storage.shape)
-
-            bound.finish.append(back)
-        return storage
-
-    def _allocate(self, bound: Bound, framework: str) -> None:
+    def _allocate(self, bound: Bound, sizes: Sizes, framework: str) -> None:
         for n in self.outputs:
             p = self.fn.params[n]
-            assert p.buffer is not None
-            shape = [evaluate(e, bound.sizes) for e in p.buffer.shape]
-            if None in shape:
+            dtype, declared = _declared(p)
+            shape = [sizes.evaluate(e) for e in declared]
+            extents = [s for s in shape if s is not None and s >= 0]
+            if len(extents) != len(shape):
                 raise self._bad(
                     p,
                     "the output's shape is not known",
-                    "sizes that follow from the inputs",
-                    _shape_text(p.buffer.shape),
+                    expected="sizes >= 0 that follow from the inputs",
+                    got=_shape_text(declared),
                 )
-            extents = [int(s) for s in shape if s is not None]
-            dtype = DType(p.buffer.dtype)
-            if dtype.bits < 8:
-                result, raw = allocate(packed_shape(extents, dtype), DType("int8"), framework)
-                storage = self._packed(
-                    Array(raw, DType("int8"), framework), tuple(extents), dtype, bound, written=True
-                )
+            if dtype.bits < 8 and extents:
+                width = [*extents[:-1], row_bytes(extents[-1], dtype)]
+                result, raw = allocate(width, DType("int8"), framework)
+                storage = _unpacked(raw, tuple(extents), dtype, bound, written=True)
             else:
                 lanes = [dtype.lanes] if dtype.lanes > 1 else []
                 result, storage = allocate([*extents, *lanes], dtype.base, framework)
@@ -292,8 +319,54 @@ class Signature:
             bound.results.append(result)
 
 
+def _declared(p: Param) -> tuple[DType, tuple[Expr, ...]]:
+    """The element type and extents of a tensor parameter."""
+    return (DType("int32"), ()) if p.buffer is None else (DType(p.buffer.dtype), p.buffer.shape)
+
+
+def _symbols(p: Param) -> set[Var]:
+    if p.buffer is None:
+        return set()
+    exprs = (*p.buffer.shape, *(p.buffer.strides or ()))
+    return {n for e in exprs for n in e.walk() if isinstance(n, Var)}
+
+
+def _facts(g: Given) -> list[Fact]:
+    """What the shape of an array, and its strides where they are declared, say about symbols."""
+    buffer, storage = g.param.buffer, g.array.storage
+    if buffer is None:
+        return []
+    name = g.param.name
+    facts = [
+        Fact(e, n, f"axis {axis} of {name}")
+        for axis, (e, n) in enumerate(zip(buffer.shape, g.shape, strict=True))
+    ]
+    for axis, e in enumerate(buffer.strides or ()):
+        if g.shape[axis] > 1:
+            stride = storage.strides[axis] // storage.itemsize
+            facts.append(Fact(e, stride, f"the stride of axis {axis} of {name}"))
+    return facts
+
+
+def _unpacked(
+    raw: Storage, shape: tuple[int, ...], dtype: DType, bound: Bound, *, written: bool
+) -> Storage:
+    """One element per slot from packed bytes; what is written is packed after the launch."""
+    storage = unpack_rows(raw, shape, dtype)
+    if written:
+
+        def back() -> None:
+            raw[...] = pack_rows(storage, dtype).view(raw.dtype).reshape(raw.shape)
+
+        bound.finish.insert(0, back)  # before the bytes are copied to where they came from
+    return storage
+
+
 def _touched(fn: Function) -> tuple[set[str], set[str]]:
-    """The names of buffers that the function uses at all, and of those it may write (views count for their source)."""
+    """The names of buffers that the function uses, and of those it may write.
+
+    A view counts for its source.
+    """
     used: set[str] = set()
     written: set[str] = set()
     views: list[tuple[str, str]] = []
@@ -315,11 +388,25 @@ def _touched(fn: Function) -> tuple[set[str], set[str]]:
     return used, written
 
 
+def _is_packed(want: DType, array: Array) -> bool:
+    """Whether the array holds bytes, each of several elements of a type smaller than a byte."""
+    got = array.dtype
+    if want.bits >= 8 or want.lanes > 1:
+        return False
+    pairs = got.lanes > 1 and got.row.encoding == want.row.encoding
+    return pairs or (got.bits == 8 and got.kind in ("int", "uint"))
+
+
 def _compatible(want: DType, got: DType) -> bool:
-    """Whether an array of `got` may stand for `want`: the same code words, or a truth value in a byte."""
-    if want == got or want.row.encoding == got.row.encoding and want.bits == got.bits:
+    """Whether an array of `got` may stand for `want`: the same code words in the same storage."""
+    if got.lanes > 1:
+        return False
+    if want == got or (want.row.encoding == got.row.encoding and want.numpy == got.numpy):
         return True
-    return {want.name, got.name} <= {"bool", "uint8", "int8"} and "bool" in (want.name, got.name)
+    if {want.name, got.name} <= {"bool", "uint8", "int8"}:
+        return "bool" in (want.name, got.name)
+    # The storage that torch and NumPy have for a type of their own lack: fp32 for tf32, bytes.
+    return want.row.torch == got.name and want.numpy.itemsize == got.numpy.itemsize
 
 
 def _cast_hint(want: DType) -> str:
@@ -327,25 +414,5 @@ def _cast_hint(want: DType) -> str:
     return f"convert it: `x.to(torch.{name})` or `x.astype(...)`" if name else ""
 
 
-def _strides(array: Array) -> list[int]:
-    return [s // array.storage.itemsize for s in array.storage.strides]
-
-
 def _shape_text(shape: Sequence[Expr]) -> str:
-    return "(" + ", ".join(print_expr(e) for e in shape) + ")"
-
-
-def _solve(e: Expr, size: int, sizes: dict[Var, int]) -> None:
-    """Where `e` is linear in its one unknown symbol, find the value that makes it `size`."""
-    unknown = {n for n in e.walk() if isinstance(n, Var) and n not in sizes}
-    if len(unknown) != 1:
-        return
-    symbol = unknown.pop()
-    at = [evaluate(e, {**sizes, symbol: x}) for x in (0, 1, 2)]
-    if any(v is None for v in at):
-        return
-    zero, one, two = (int(v) for v in at if v is not None)
-    slope = one - zero
-    if slope == 0 or two - one != slope or (size - zero) % slope:
-        return
-    sizes[symbol] = (size - zero) // slope
+    return "(" + ", ".join(print_expr(e) for e in shape) + ("," if len(shape) == 1 else "") + ")"

@@ -1,21 +1,24 @@
 """Arrays of every framework as NumPy storage, without copies, and new arrays of a framework.
 
-What enters: NumPy arrays, torch CPU tensors, anything with DLPack. What leaves: a NumPy array over the same memory in
-the storage type of its `DType`. torch is looked at only when the program has imported it.
+What enters: NumPy arrays, torch CPU tensors, anything with DLPack. What leaves: a NumPy array over
+the same memory in the storage type of its `DType`. torch is looked at only when the program has
+imported it.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tilelang import dtypes
 from tilelang.dtypes import DType
+from tilelang.emulator.storage import poison
 from tilelang.errors import TileError, TileTypeError, error
 
 Storage = npt.NDArray[Any]
@@ -23,7 +26,7 @@ Storage = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Array:
-    """An argument: its storage, element type, and the framework it came from ('numpy' or 'torch')."""
+    """An argument: its storage, element type, and the framework it is from ('numpy', 'torch')."""
 
     storage: Storage
     dtype: DType
@@ -47,9 +50,15 @@ def _torch() -> Any:
 
 
 def adopt(x: Any, where: str) -> Array:
-    """`x` as storage; `where` names the parameter in messages. TileTypeError for what is no array on the CPU."""
+    """`x` as storage; `where` names the parameter in messages.
+
+    TileTypeError for what is no array in host memory.
+    """
+    if isinstance(x, np.ma.MaskedArray):
+        raise _refused(where, "a masked array", help="pass `x.filled(value)`")
     if isinstance(x, np.ndarray):
-        return Array(x, _dtype_of(x.dtype, where), "numpy")
+        storage = cast("Storage", x)
+        return Array(storage, _dtype_of(storage.dtype, where), "numpy")
     torch = _torch()
     if torch is not None and isinstance(x, torch.Tensor):
         return _from_torch(torch, x, where)
@@ -64,7 +73,7 @@ def adopt(x: Any, where: str) -> Array:
     raise _refused(where, describe_object(x))
 
 
-def _refused(where: str, got: str, **facts: str) -> TileError:
+def _refused(where: str, got: str, **facts: Any) -> TileError:
     return error(
         "argument",
         f"{where} is not an array this kernel can use",
@@ -77,7 +86,9 @@ def _refused(where: str, got: str, **facts: str) -> TileError:
 
 def _dtype_of(numpy_type: np.dtype[Any], where: str) -> DType:
     try:
-        return DType(numpy_type)
+        if numpy_type.isnative:
+            return DType(numpy_type)
+        raise TypeError("foreign byte order")
     except (TypeError, ValueError):
         raise _refused(where, f"an array of dtype {numpy_type}") from None
 
@@ -112,7 +123,8 @@ def _from_torch(torch: Any, x: Any, where: str) -> Array:
 def allocate(shape: Sequence[int], dtype: DType, framework: str) -> tuple[Any, Storage]:
     """A new array of `framework` with undefined contents, and its storage.
 
-    Undefined means NaN, or bytes 0xA5, so that an element the kernel forgets to write is noticed.
+    They are what memory holds before the first write, so that an element the kernel forgets to
+    write is noticed.
     """
     torch = _torch()
     if framework == "torch" and torch is not None:
@@ -127,34 +139,42 @@ def allocate(shape: Sequence[int], dtype: DType, framework: str) -> tuple[Any, S
         storage = _from_torch(torch, result, "an output").storage
     else:
         result = storage = np.empty(tuple(shape), dtype.numpy)
-    poison(storage, dtype)
+    storage[...] = poison(dtype)
     return result, storage
 
 
-def poison(storage: Storage, dtype: DType) -> None:
-    """Overwrite with what undefined memory looks like: NaN, or bytes 0xA5 (True for bool)."""
-    if storage.size == 0:
-        return
-    if dtype.is_bool:
-        storage[...] = True
-    elif dtype.has_nan:
-        storage[...] = np.nan
-    else:
-        storage.reshape(-1).view(np.uint8)[...] = 0xA5
-
-
 def default_framework() -> str:
-    """Where outputs live when no argument is an array: torch if the program has imported it, else NumPy."""
+    """Where outputs live when no argument is an array: torch if it is imported, else NumPy."""
     return "torch" if _torch() is not None else "numpy"
 
 
-def packed_shape(shape: Sequence[int], dtype: DType) -> tuple[int, ...]:
-    """The shape in bytes of a row-major array whose elements are smaller than a byte."""
-    per_byte = 8 // dtype.bits
-    return (*shape[:-1], -(-shape[-1] // per_byte))
+def row_bytes(count: int, dtype: DType) -> int:
+    """The bytes that a row of `count` elements of a type smaller than a byte takes."""
+    return -(-count * dtype.bits // 8)
 
 
-def unpacked(array: Array, shape: Sequence[int], dtype: DType) -> Storage:
-    """One element per slot from packed bytes, low bits first."""
-    raw = np.ascontiguousarray(array.storage).view(np.uint8).reshape(-1)
-    return dtypes.unpack(raw, dtype, int(np.prod(shape))).reshape(tuple(shape))
+def unpack_rows(raw: Storage, shape: Sequence[int], dtype: DType) -> Storage:
+    """One element per slot from rows of packed bytes, low bits first; a row begins with a byte."""
+    count, width = math.prod(shape[:-1]), shape[-1]
+    rows = np.ascontiguousarray(raw).view(np.uint8).reshape(count, row_bytes(width, dtype))
+    whole, rest = divmod(rows.shape[1] * 8, dtype.bits)
+    if rest:
+        flat = [dtypes.unpack(row, dtype, width) for row in rows]
+        out = np.array(flat, dtype.numpy)
+    else:
+        out = dtypes.unpack(rows, dtype, count * whole).reshape(count, whole)[:, :width]
+    return np.ascontiguousarray(out).reshape(tuple(shape))
+
+
+def pack_rows(storage: Storage, dtype: DType) -> npt.NDArray[np.uint8]:
+    """Undoes `unpack_rows`: rows of bytes, with zeros after the last element of a row."""
+    count, width = math.prod(storage.shape[:-1]), storage.shape[-1]
+    rows = storage.reshape(count, width)
+    size = row_bytes(width, dtype)
+    whole, rest = divmod(size * 8, dtype.bits)
+    if rest:
+        flat = [dtypes.pack(row, dtype) for row in rows]
+        return np.array(flat, np.uint8).reshape(count, size)
+    wide = np.zeros((count, whole), storage.dtype)
+    wide[:, :width] = rows
+    return dtypes.pack(wide, dtype).reshape(count, size)
