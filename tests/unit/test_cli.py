@@ -1,5 +1,7 @@
 """The command: exit codes, what is printed, and that a fault is never a traceback."""
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -8,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilelang.cli import doctor, inputs, main
+from tilelang.cli import doctor, inputs, main, tables
 from tilelang.cli.kernels import UsageError, parse_spec
 from tilelang.cli.tables import aligned
 from tilelang.ir.tile import Function
@@ -523,6 +525,20 @@ def test_an_import_looks_for_a_mixed_install():
 def test_columns_of_numbers_are_aligned_to_the_right():
     lines = aligned(("name", "n"), [("a", "1"), ("bcd", "1,000"), ("e", "-")])
     assert lines == ["name      n", "a         1", "bcd   1,000", "e         -"]
+
+
+def test_a_terminal_gets_a_drawn_table_with_the_text_as_it_is(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "60")
+    screen = Terminal()
+    with contextlib.redirect_stdout(screen):
+        tables.show(("name", "text"), [("[bold]", "a [link] b")])
+    assert "[bold]" in screen.getvalue()
+    assert "a [link] b" in screen.getvalue()
+    assert "│" in screen.getvalue()
 
 
 def test_the_commands_without_a_terminal_do_not_load_rich():

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 _GAP = "  "
 
 
-def show(head: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Print one table to standard output; `title` stands above it."""
+def show(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print one table to standard output."""
     if sys.stdout.isatty():
-        _drawn(head, rows, title)
-        return
-    if title:
-        print(title)
-    print("\n".join(aligned(head, rows)))
+        _drawn(head, rows)
+    else:
+        print("\n".join(aligned(head, rows)))
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -41,13 +39,13 @@ def _numeric(cells: Sequence[str]) -> bool:
     return bool(cells) and all(cell[:1].isdigit() or cell in ("", "-") for cell in cells)
 
 
-def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     # The import costs more than the rest of a command, so it is paid only where it shows.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left")
+    table = Table()
     for n, name in enumerate(head):
         numeric = _numeric([row[n] for row in rows])
         table.add_column(name, justify="right" if numeric else "left")
