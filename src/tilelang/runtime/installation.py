@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from pathlib import Path
 
 OWN_DISTRIBUTION = "tilewright"
 PACKAGE = "tilelang"
@@ -49,11 +48,9 @@ def foreign_owners(path: list[str] | None = None) -> list[str]:
         name = each.name
         if name.lower() == OWN_DISTRIBUTION:
             continue
-        if name.lower() == PACKAGE or any(_inside(file) for file in each.files or ()):
+        # As text, since building a path object for each of a large package's files takes long.
+        record = each.read_text("RECORD") or ""
+        owns = record.startswith(f"{PACKAGE}/") or f"\n{PACKAGE}/" in record
+        if name.lower() == PACKAGE or owns:
             found.setdefault(name, f"{name} {each.version}")
     return sorted(found.values())
-
-
-def _inside(file: os.PathLike[str]) -> bool:
-    parts = Path(file).parts
-    return len(parts) > 1 and parts[0] == PACKAGE
