@@ -18,7 +18,7 @@ NAMES = [Var(f"v{i}", t) for i, t in enumerate(TYPES)]
 
 
 @given(functions())
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_functions_read_back_equal(fn: Function):
     text = print_function(fn)
     ast.parse(text)
@@ -29,13 +29,13 @@ def test_functions_read_back_equal(fn: Function):
 
 
 @given(functions())
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_random_functions_keep_every_rule(fn: Function):
     assert violations(fn) == []
 
 
 @given(st.sampled_from(TYPES).flatmap(lambda t: expressions(t, NAMES, 6)))
-@settings(max_examples=500)
+@settings(max_examples=400)
 def test_expressions_read_back_equal(e):
     params = tuple(Param(v.name, var=v) for v in NAMES)
     fn = Function("f", params, (), (Let(Var("r", e.dtype), e),))
@@ -43,7 +43,7 @@ def test_expressions_read_back_equal(e):
 
 
 @given(functions(), st.data())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_broken_text_is_refused_with_a_place(fn: Function, data):
     text = print_function(fn)
     at = data.draw(st.integers(0, len(text) - 1))

@@ -70,7 +70,8 @@ BROKEN = [
     ("with launch((1,)) as ((b2,), (x2, y2, z2)):\n    pass", "a launch inside a launch"),
     ("break", "Break directly inside Launch"),
     ("for i in parallel(8):\n    break", "Break directly inside Parallel"),
-    ("for k in serial(0, 2):\n    for i in parallel(8):\n        continue", "inside Parallel"),
+    ("for k in serial(0, 2):\n    for i in parallel(8):\n        break", "inside Parallel"),
+    ("continue", "Continue directly inside Launch"),
     ("for i in parallel(8):\n    sync_threads()", "SyncThreads inside a parallel loop"),
     (
         "for i in parallel(8):\n    for k in pipelined(0, 2):\n        pass",
@@ -157,6 +158,7 @@ ALLOWED = [
     "copy(A[0 : +s, 0 : +40], H[0 : +24, 0 : +40])",
     "reduce('max', A[0 : +24, 0 : +40], H[0 : +24, 0 : +1], dim=-1)",
     "for i in parallel(8):\n    v: float32 = exp(x)\n    A[i, 0] = v",
+    "for i in parallel(8):\n    if i > s:\n        continue\n    A[i, 0] = x",
     "for k in pipelined(0, 2, order=(1, 0), stage=(0, 1)):\n    sync_threads()\n    sync_threads()",
     "gemm(A[0 : +24, 0 : +24], A[0 : +24, 0 : +40], A[0 : +24, 0 : +40], clear_accum=s == 0)",
 ]

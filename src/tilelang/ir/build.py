@@ -7,6 +7,7 @@ compiler.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -81,8 +82,9 @@ class Builder:
 
     def unique(self, hint: str) -> str:
         """`hint`, or `hint_1`, `hint_2`, ... where it is taken; from now on the name is taken."""
-        base = "".join(c if c.isalnum() or c == "_" else "_" for c in hint) or "v"
-        base = f"v{base}" if base[0].isdigit() else base
+        base = "".join(c if f"a{c}".isidentifier() else "_" for c in hint) or "v"
+        base = base if base.isidentifier() else f"v{base}"
+        base = f"{base}_" if keyword.iskeyword(base) else base
         name, n = base, 0
         while name in self._names:
             n += 1

@@ -201,7 +201,7 @@ class Break(Stmt):
 
 
 class Continue(Stmt):
-    """Goes on with the next round of the innermost sequential loop."""
+    """Goes on with the next round of the innermost loop; of a parallel one, it ends the iteration."""
 
 
 class ThreadReturn(Stmt):

@@ -218,12 +218,13 @@ def _launch_axes(launch: Launch) -> Iterator[Finding]:
 
 
 def jumps(fn: Function) -> Iterator[Finding]:
-    """Break and continue belong to a sequential loop, and do not leave a parallel one."""
+    """Break leaves a sequential loop, continue ends a round of any; neither leaves a parallel one."""
     for stmt, around in statements(fn):
         if not isinstance(stmt, (Break, Continue)):
             continue
         inner = next((s for s in reversed(around) if isinstance(s, _REGIONS)), None)
-        if not isinstance(inner, (For, Pipelined, While)):
+        ends_iteration = isinstance(inner, Parallel) and isinstance(stmt, Continue)
+        if not ends_iteration and not isinstance(inner, (For, Pipelined, While)):
             where = "outside a loop" if inner is None else f"directly inside {type(inner).__name__}"
             yield stmt, f"{type(stmt).__name__} {where}"
 
