@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tilelang.ir.expr import Buffer, Expr, Load, Region, Var
+from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region, Var
 from tilelang.ir.node import Effect, Node
+from tilelang.ir.special import RngNext, TestElements
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
@@ -24,6 +25,7 @@ from tilelang.ir.tile import (
     Pipelined,
     Stmt,
     Store,
+    StoreVector,
     ThreadReturn,
     TileOp,
     View,
@@ -119,7 +121,7 @@ class Lanes:
         for node in nodes_of(*(n for n in nodes if n is not None)):
             if isinstance(node, Var) and node.name in self.names:
                 return True
-            if isinstance(node, (Load, Region)) and self.per_lane(node.buffer):
+            if isinstance(node, (Load, LoadVector, Region)) and self.per_lane(node.buffer):
                 return True
         return False
 
@@ -176,14 +178,18 @@ class Lanes:
             case Alloc():
                 if stmt.init is not None and self.varies(stmt.init):
                     self._mark(stmt.buffer)
-            case Store() | TileOp():
+            case Store() | StoreVector() | TileOp():
                 self._write(stmt, apart)
+            case RngNext():
+                self.names.add(stmt.result.name)
             case _:
                 pass
 
     def _write(self, stmt: Stmt, apart: bool) -> None:
         if isinstance(stmt, Atomic) and stmt.previous is not None and isinstance(stmt.value, Expr):
             self.names.add(stmt.previous.name)
+        if isinstance(stmt, TestElements) and self.varies(stmt.src):
+            self.names.add(stmt.result.name)
         if apart or any(self.varies(node) for node in stmt.children()):
             for buffer in written(stmt):
                 self._mark(buffer)
@@ -207,7 +213,7 @@ def exposed(body: Block, name: str, *, scalar: bool) -> Node | None:
 
     def one(stmt: Stmt, known: bool) -> bool:
         if not known:
-            found.extend(n for n in own_nodes(stmt) if isinstance(n, (Load, Region)) and _reads(stmt, n, name))
+            found.extend(n for n in own_nodes(stmt) if isinstance(n, (Load, LoadVector, Region)) and _reads(stmt, n, name))
         if isinstance(stmt, Alloc) and stmt.buffer.name == name:
             return True
         if any(b.name == name for b in written(stmt)):
@@ -223,9 +229,9 @@ def exposed(body: Block, name: str, *, scalar: bool) -> Node | None:
     return found[0] if found else None
 
 
-def _reads(stmt: Stmt, node: Load | Region, name: str) -> bool:
+def _reads(stmt: Stmt, node: Load | LoadVector | Region, name: str) -> bool:
     if node.buffer.name != name:
         return False
-    if isinstance(node, Load):
+    if isinstance(node, (Load, LoadVector)):
         return True
     return any(other is node and effect & Effect.READ for effect, other in stmt.effects())

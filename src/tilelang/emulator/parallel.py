@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelang.emulator import control
+from tilelang.emulator import control, vectors
 from tilelang.emulator.lanes import Lanes, exposed, nodes_of, statements, written
 from tilelang.emulator.storage import poison
 from tilelang.emulator.unit import Frame, Unit
-from tilelang.emulator.values import Domain, Storage, Val, integer, tuple_text
+from tilelang.emulator.values import Domain, Storage, Val, integer
 from tilelang.errors import error
 from tilelang.ir.expr import Buffer, Load, Region, Var, const
 from tilelang.ir.tile import Alloc, Block, Continue, For, Parallel, Stmt, Store
@@ -158,7 +158,7 @@ def _privatise(u: Unit, body: Block, own: dict[str, Buffer]) -> list[Storage]:
         old = u.stores[name]
         shadowed.append(old)
         new = u.w.fresh(f"each_{u.w.name(name)}_")
-        shape = f"{u.domain.shape} + {tuple_text(str(n) for n in u.extents_of(buffer))}"
+        shape = f"{u.domain.shape} + {vectors.shape_text(u, buffer.dtype, buffer.shape)}"
         dtype = u.constant("dtype", buffer.dtype, buffer.dtype)
         if stale is None or old.lanes:
             u.w.line(f"{new} = fresh({shape}, {dtype})")
@@ -189,7 +189,9 @@ def _forget(u: Unit, s: Storage) -> None:
         return
     dtype = s.buffer.dtype
     bad = poison(dtype)
-    if dtype.is_float:
+    if dtype.is_vector:
+        u.w.line(f"{s.name} = {vectors.undefined(u, dtype).code}")
+    elif dtype.is_float:
         u.w.line(f"{s.name} = {u.constant('undefined', bad, dtype)}")
     else:
         u.w.line(f"{s.name} = {bool(bad) if dtype.is_bool else int(bad)}")

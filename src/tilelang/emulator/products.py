@@ -1,9 +1,9 @@
 """The meaning of matrix products.
 
-What enters: operands as `Tile`s of any element type. What leaves: the accumulator, changed in place.
-Products of integers are exact and wrap in the accumulator's type; products of floats are summed in
-float32 (float64 where a type of 64 bits takes part, or an integer that float32 cannot hold) and
-rounded to the accumulator's type once.
+What enters: operands as `Tile`s of any element type. What leaves: the accumulator, changed in
+place. Products of integers are exact and wrap in the accumulator's type; products of floats are
+summed in float32 (float64 where a type of 64 bits takes part, or an integer that float32 cannot
+hold) and rounded to the accumulator's type once.
 """
 
 from __future__ import annotations

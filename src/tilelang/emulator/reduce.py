@@ -34,6 +34,11 @@ _FOLDS: dict[ReduceOp, tuple[np.ufunc, np.ufunc]] = {
 """The combining function: where NaN is dropped, and where it is kept."""
 
 
+def fold(op: ReduceOp, *, nan_propagate: bool = False) -> np.ufunc:
+    """The function that combines two values."""
+    return _FOLDS[op][1 if nan_propagate else 0]
+
+
 def inner_type(dtype: DType) -> DType:
     """The type that values of `dtype` are combined in."""
     if dtype.is_float:
@@ -64,14 +69,14 @@ def reduce(node: Reduce, src: Tile, dst: Tile) -> None:
         raise error("dtype", f"a bitwise reduction of {src.access.dtype}", node.loc, expected="integers or bool")
     inner = inner_type(dtype)
     source = storage.read(src)
-    fold = _FOLDS[node.op][1 if node.nan_propagate else 0]
+    combine = fold(node.op, nan_propagate=node.nan_propagate)
     values = _entered(source, src.access.dtype, dtype, inner)
     if node.op in (ReduceOp.ABSSUM, ReduceOp.ABSMAX):
         values = np.abs(values)
-    result = fold.reduce(values, axis=node.dim, dtype=inner.numpy, initial=identity(node.op, dtype), keepdims=True)
+    result = combine.reduce(values, axis=node.dim, dtype=inner.numpy, initial=identity(node.op, dtype), keepdims=True)
     result = _fitted(result, dst.extents, node)
     if not node.clear:
-        result = fold(result, converter(dtype, inner)(storage.read(dst)))
+        result = combine(result, converter(dtype, inner)(storage.read(dst)))
     storage.write(dst, converter(inner, dtype)(np.asarray(result, inner.numpy)))
 
 

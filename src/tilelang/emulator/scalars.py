@@ -22,8 +22,6 @@ from tilelang.ir.expr import BOOL, Binary, Bitcast, Call, Cast, Const, Expr, Loa
 
 def emit(u: Unit, e: Expr) -> Val:
     """The text of `e`. Its operands come from `u.expr`, which knows what has been emitted before."""
-    if e.dtype.lanes > 1:
-        raise error("dtype", f"the emulator has no values of the vector type {e.dtype}", e.loc or u.w.loc)
     match e:
         case Const():
             return constant(u, e.value, e.type)
@@ -164,7 +162,8 @@ def choose(u: Unit, cond: Val, t: Val, f: Val) -> Val:
     low, high = min(t.low, f.low), max(t.high, f.high)
     if cond.uniform:
         return Val(f"{t.text} if {cond.text} else {f.text}", t.dtype, axes, low, high, t.alias or f.alias)
-    code = f"where({cond.code}, {as_numpy(u, t)}, {as_numpy(u, f)})"
+    held = f"({cond.code})[..., None]" if t.dtype.is_vector else cond.code
+    code = f"where({held}, {as_numpy(u, t)}, {as_numpy(u, f)})"
     return Val(code, t.dtype, axes, low, high, atom=True)
 
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from tilelang.emulator import access, ops, products, reduce, scalars
+from tilelang.emulator import access, ops, patches, products, reduce, scalars, scaled, sparse
 from tilelang.emulator.parallel import PRIVATE, memory
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import tuple_text
 from tilelang.errors import TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Cast, Expr, Load, Region, const, int_value
 from tilelang.ir.node import Kind
+from tilelang.ir.special import GemmSparse
 from tilelang.ir.tile import Atomic, Copy, Fill, Gemm, Stmt, Store, TileOp
 
 At = list[int]
 
-OPS = {**ops.OPS, **reduce.OPS, **products.OPS}
+OPS = {**ops.OPS, **reduce.OPS, **products.OPS, **patches.OPS, **sparse.OPS, **scaled.OPS}
 """The function of every node class that works on tiles."""
 
 def tile_op(u: Unit, stmt: TileOp) -> None:
@@ -37,9 +38,9 @@ def tile_op(u: Unit, stmt: TileOp) -> None:
     if fn is None:
         raise error("target", f"the emulator has no meaning for {type(stmt).__name__}", stmt.loc)
     u.begin(*stmt.children())
-    args = [_operand(u, getattr(stmt, f.name)) for f in stmt.fields() if f.metadata["kind"] is Kind.OPERAND]
+    args = [operand(u, getattr(stmt, f.name)) for f in stmt.fields() if f.metadata["kind"] is Kind.OPERAND]
     node = u.constant("op", stmt)
-    extra = ", tf32=True" if isinstance(stmt, Gemm) and u.tf32 else ""
+    extra = ", tf32=True" if isinstance(stmt, (Gemm, GemmSparse)) and u.tf32 else ""
     name = u.constant(type(stmt).__name__.lower(), fn, "op")
     u.w.line(f"{name}({node}, {', '.join(args)}{extra})")
 
@@ -48,13 +49,15 @@ def _single(region: Region) -> bool:
     return all(int_value(e) == 1 for e in region.extents)
 
 
-def _operand(u: Unit, value: Region | Buffer | Expr) -> str:
+def operand(u: Unit, value: Region | Buffer | Expr) -> str:
+    """The text of an operand: a `Tile`, or a value. The scalars of a vector element are one more axis."""
     if isinstance(value, Region):
-        mins = tuple_text(u.expr(e).code for e in value.mins)
-        extents = tuple_text(u.expr(e).code for e in value.extents)
+        lanes = value.dtype.lanes
+        mins = tuple_text([*(u.expr(e).code for e in value.mins), *(["0"] if lanes > 1 else [])])
+        extents = tuple_text([*(u.expr(e).code for e in value.extents), *([str(lanes)] if lanes > 1 else [])])
         return f"Tile({u.storage(value.buffer).name}, {mins}, {extents}, {u.access_name(value.buffer, value.loc)})"
     if isinstance(value, Buffer):
-        zeros = tuple_text("0" for _ in value.shape)
+        zeros = tuple_text("0" for _ in range(value.rank + value.dtype.is_vector))
         name = u.storage(value).name
         return f"Tile({name}, {zeros}, {name}.shape, {u.access_name(value)})"
     return u.expr(value).code

@@ -13,7 +13,8 @@ import numpy as np
 
 from tilelang.dtypes import DType
 from tilelang.dtypes.convert import converter
-from tilelang.emulator import access, atomics, control, elements, machine, numerics, scalars, storage, tiles
+from tilelang.emulator import access, atomics, control, elements, machine, numerics, scalars, special, storage, tiles, vectors
+from tilelang.emulator import reducers
 from tilelang.emulator.reduce import reduce as _reduce
 from tilelang.emulator.lanes import Lanes, nodes_of, roots_of, statements
 from tilelang.emulator.observe import Observer, hook, one
@@ -22,7 +23,7 @@ from tilelang.emulator.unit import Frame, Unit
 from tilelang.emulator.values import Domain, Storage, Val, full_range, integer, tuple_text, value
 from tilelang.emulator.writer import Writer
 from tilelang.errors import error
-from tilelang.ir.expr import Buffer, Const, Load, Region, Var, int_value
+from tilelang.ir.expr import AddressOf, Buffer, Const, Load, LoadVector, Region, Var, int_value
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
@@ -41,6 +42,7 @@ from tilelang.ir.tile import (
     Print,
     Stmt,
     Store,
+    StoreVector,
     SyncThreads,
     ThreadReturn,
     TileOp,
@@ -81,7 +83,7 @@ def translate_function(
     w = Writer()
     w.define(**_RESERVED)
     u = Unit(w, Dialect(fn.dialect), tf32, observer=observer)
-    u.emit = lambda e: scalars.emit(u, e)
+    u.emit = lambda e: vectors.emit(u, e)
     u.run = lambda body: control.block(u, body, statement)
     name = w.name(fn.name)
     sizes = {n.name for p in fn.params if p.buffer is not None for e in p.buffer.shape for n in nodes_of(e) if isinstance(n, Var)}
@@ -125,9 +127,15 @@ def statement(u: Unit, stmt: Stmt) -> None:
 
 
 def _statement(u: Unit, stmt: Stmt) -> None:
+    translator = special.STATEMENTS.get(type(stmt))
+    if translator is not None:
+        translator(u, stmt)
+        return
     match stmt:
         case Let():
             _let(u, stmt)
+        case Store() if stmt.buffer.dtype.is_vector:
+            vectors.store_element(u, stmt)
         case Store():
             u.begin(stmt.value, *stmt.indices)
             access.store(u, stmt, scalars.convert(u, u.expr(stmt.value), stmt.buffer.dtype))
@@ -186,30 +194,34 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
             _workspace(u, buffer)
         return
     kind, name = memory(u, buffer), u.w.name(buffer.name)
+    if kind is Memory.REDUCER:
+        reducers.alloc(u, stmt)
+        return
     lanes = kind in PRIVATE and u.lanes.per_lane(buffer)
     variable = kind is Memory.VAR
     u.begin(stmt.init)
     init = scalars.convert(u, u.expr(stmt.init), buffer.dtype) if stmt.init is not None else None
     if init is None and variable:
-        init = scalars.constant(u, 0, buffer.dtype)
+        init = vectors.constant(u, 0, buffer.dtype)
     if variable and not lanes and buffer.name not in u.arrays and init is not None:
         u.w.line(f"{name} = {init.code}")
         u.stores[buffer.name] = Storage(name, buffer, u.access(buffer), scalar=True)
         return
-    own = tuple_text(u.expr(e).code for e in buffer.shape)
+    own = vectors.shape_text(u, buffer.dtype, buffer.shape)
     shape = f"{u.domain.shape} + {own}" if lanes else own
     dtype = u.constant("dtype", buffer.dtype, buffer.dtype)
     if init is None:
         u.w.line(f"{name} = fresh({shape}, {dtype})")
     else:
-        start = f"{init.text}[..., None]" if init.axes else init.code
+        behind = "[..., None, :]" if buffer.dtype.is_vector else "[..., None]"
+        start = f"{init.text}{behind}" if init.axes else init.code
         u.w.line(f"{name} = filled({shape}, {dtype}, {start})")
     u.stores[buffer.name] = Storage(name, buffer, u.access(buffer), lanes=lanes, owner=u.domain if lanes else None)
 
 
 def _workspace(u: Unit, buffer: Buffer) -> None:
     u.begin(*buffer.shape)
-    shape = tuple_text(u.expr(e).code for e in buffer.shape)
+    shape = vectors.shape_text(u, buffer.dtype, buffer.shape)
     dtype = u.constant("dtype", buffer.dtype, buffer.dtype)
     name = u.w.name(buffer.name)
     u.w.line(f"{name} = fresh({shape}, {dtype})")
@@ -227,9 +239,9 @@ def _view(u: Unit, stmt: View) -> None:
             help="convert the elements one by one",
         )
     u.begin(stmt.offset, *dst.shape, *(dst.strides or ()))
-    offset = u.expr(stmt.offset).code if stmt.offset is not None else "0"
-    shape = tuple_text(u.expr(e).code for e in dst.shape)
-    strides = tuple_text(u.expr(e).code for e in dst.strides) if dst.strides is not None else "None"
+    offset = vectors.scaled(u.expr(stmt.offset).text if stmt.offset is not None else "0", stmt.source.dtype)
+    shape = vectors.shape_text(u, dst.dtype, dst.shape)
+    strides = vectors.strides_text(u, dst.dtype, dst.strides)
     types = u.constant("types", (src.buffer.dtype, dst.dtype), (src.buffer.dtype, dst.dtype))
     name, place = u.w.name(dst.name), u.access_name(dst)
     rank = str(u.domain.rank) if src.lanes else "0"
@@ -258,6 +270,7 @@ def _launch(u: Unit, stmt: Launch) -> None:
         u.lanes = Lanes(
             stmt.body, u.domain.names, lambda b: memory(u, b) in (Memory.LOCAL, Memory.VAR), u.roots
         )
+        special.begin_block(u, stmt.body)
         frame = Frame(loop=False)
         if u.lanes.leaves_early(stmt.body)[1]:
             frame = Frame(u.w.fresh("gone"), loop=False)
@@ -316,7 +329,7 @@ def _need_arrays(body: Block) -> set[str]:
             if isinstance(node, (Load, Store)):
                 if any(int_value(i) != 0 for i in node.indices):
                     found.add(node.buffer.name)
-            elif isinstance(node, Region):
+            elif isinstance(node, (Region, LoadVector, StoreVector, AddressOf)):
                 found.add(node.buffer.name)
         if isinstance(stmt, Print) and isinstance(stmt.value, Buffer):
             found.add(stmt.value.name)

@@ -16,7 +16,7 @@ from tilelang.emulator.lanes import Lanes, nodes_of
 from tilelang.emulator.values import UNIFORM, Axes, Domain, Storage, Val
 from tilelang.emulator.writer import Writer
 from tilelang.errors import Loc, error
-from tilelang.ir.expr import Buffer, Expr, Load, Var, int_value
+from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Var, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.tile import Block
 from tilelang.scopes import Dialect, Memory, memory_of
@@ -131,7 +131,7 @@ class Unit:
         for node in nodes_of(e):
             if isinstance(node, Var):
                 axes |= self.var(node).axes
-            elif isinstance(node, Load) and self.storage(node.buffer).lanes:
+            elif isinstance(node, (Load, LoadVector)) and self.storage(node.buffer).lanes:
                 axes |= self.domain.all
         return axes
 

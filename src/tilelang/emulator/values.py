@@ -57,6 +57,8 @@ class Val:
 
 def full_range(dtype: DType) -> tuple[int, int]:
     """The range of an integer type; (0, 0) where the notion has no use."""
+    if dtype.is_handle:
+        return 0, (1 << 64) - 1
     return (int(dtype.min), int(dtype.max)) if dtype.is_integer else (0, 0)
 
 
