@@ -116,7 +116,8 @@ def _search(touch: Touch, axis: int, sizes: Sizes) -> _Outside | None:
 def _finding(program: Program, touch: Touch, found: _Outside, on_chip: bool) -> Diagnostic:
     buffer, axis = touch.buffer, found.axis
     index = touch.mins[axis]
-    constant = not names_in(index) and int_value(buffer.shape[axis]) is not None
+    known = touch.place.env.bounds(index).value is not None
+    constant = known and int_value(buffer.shape[axis]) is not None
     error = on_chip or constant
     last = found.first + found.extent - 1
     span = f"index {found.first}" if found.extent == 1 else f"elements {found.first} to {last}"

@@ -13,7 +13,7 @@ from tilelang.errors import Diagnostic, Loc
 from tilelang.ir.expr import Expr, Load, Var, int_value
 from tilelang.ir.node import Kind
 from tilelang.ir.special import Collective, GemmBlockScaled, GemmSparse, RngNext
-from tilelang.ir.text import print_expr, snake
+from tilelang.ir.text import print_expr
 from tilelang.ir.tile import (
     Atomic,
     Copy,
@@ -30,7 +30,7 @@ from tilelang.ir.tile import (
     Transpose,
     While,
 )
-from tilelang.passes.check.program import Program
+from tilelang.passes.check.program import Program, op_name
 from tilelang.passes.check.walk import AxisKind, Site
 from tilelang.scopes import Memory
 
@@ -122,12 +122,11 @@ class _Divergent:
 
 def _finding(program: Program, site: Site, cause: Expr) -> Diagnostic:
     stmt = site.stmt
-    what = "T.sync_threads" if isinstance(stmt, SyncThreads) else f"T.{snake(type(stmt).__name__)}"
     at = _place_of(site, cause)
     threads = _thread_names(program, cause)
     return Diagnostic(
         "divergence",
-        f"{what} is reached by some threads of a block only",
+        f"{op_name(stmt)} is reached by some threads of a block only",
         stmt.loc,
         label="all threads of the block carry it out together",
         expected="a condition that is the same for all threads",

@@ -15,8 +15,19 @@ from tilelang.errors import Diagnostic, Loc, TileError
 from tilelang.ir.expr import AddressOf, Buffer, Expr, Var, int_value
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
 from tilelang.ir.sync import AsyncCopy, AsyncGemm, CopyCluster, TmaCopy
-from tilelang.ir.text import print_expr
-from tilelang.ir.tile import Alloc, Copy, Function, Gemm, Launch, View
+from tilelang.ir.text import print_expr, snake
+from tilelang.ir.tile import (
+    Alloc,
+    Atomic,
+    Copy,
+    Function,
+    Gemm,
+    Launch,
+    Reduce,
+    Scan,
+    Stmt,
+    View,
+)
 from tilelang.isa.target import Chip, Target
 from tilelang.passes.check.walk import Place, Site, Touch, sites, touches
 from tilelang.scopes import Dialect, Memory, ScopeRow, facts, memory_of, rows
@@ -225,6 +236,19 @@ def byte_count(buffer: Buffer) -> int | None:
     """The bytes that the elements take, sub-byte elements packed; None where not known."""
     count = element_count(buffer)
     return None if count is None else -(-count * buffer.dtype.lanes * buffer.dtype.bits // 8)
+
+
+def op_name(stmt: Stmt) -> str:
+    """The function of the language that a statement comes from."""
+    match stmt:
+        case Atomic():
+            return f"T.atomic_{stmt.op.value}"
+        case Reduce():
+            return f"T.reduce_{stmt.op.value}"
+        case Scan():
+            return f"T.{stmt.op.value}"
+        case _:
+            return f"T.{snake(type(stmt).__name__)}"
 
 
 def listed(names: Sequence[str], word: str = "and") -> str:

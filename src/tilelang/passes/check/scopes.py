@@ -14,10 +14,17 @@ from tilelang.ir.expr import Buffer, Region
 from tilelang.ir.node import Effect
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
 from tilelang.ir.sync import AsyncGemm
-from tilelang.ir.text import snake
 from tilelang.ir.tile import Alloc, Fill, Free, Gemm, Launch, Stmt, Store
 from tilelang.passes.check.domain import names_in
-from tilelang.passes.check.program import COPIES, PRODUCTS, Program, listed, shape_text, who
+from tilelang.passes.check.program import (
+    COPIES,
+    PRODUCTS,
+    Program,
+    listed,
+    op_name,
+    shape_text,
+    who,
+)
 from tilelang.passes.check.walk import AxisKind, Site, Touch
 from tilelang.scopes import Memory
 
@@ -77,7 +84,7 @@ def _elementwise(touch: Touch) -> tuple[str, str]:
     """What is refused, as the start of the message, and what was got."""
     stmt = touch.site.stmt
     if touch.element is None:
-        name = f"T.{snake(type(stmt).__name__)}"
+        name = op_name(stmt)
         return (f"{name} into" if touch.writes else f"{name} of"), name
     if isinstance(touch.element, Store):
         return "elementwise store into", f"a store from {who(touch.place)}"
