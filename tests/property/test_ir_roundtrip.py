@@ -34,8 +34,8 @@ def test_random_functions_keep_every_rule(fn: Function):
     assert violations(fn) == []
 
 
-@given(st.sampled_from(TYPES).flatmap(lambda t: expressions(t, NAMES, 6)))
-@settings(max_examples=400)
+@given(st.sampled_from(TYPES).flatmap(lambda t: expressions(t, NAMES, 4)))
+@settings(max_examples=200)
 def test_expressions_read_back_equal(e):
     params = tuple(Param(v.name, var=v) for v in NAMES)
     fn = Function("f", params, (), (Let(Var("r", e.dtype), e),))

@@ -201,7 +201,7 @@ class Break(Stmt):
 
 
 class Continue(Stmt):
-    """Goes on with the next round of the innermost loop; of a parallel one, it ends the iteration."""
+    """Goes on with the next round of the innermost loop; in a parallel one, ends the iteration."""
 
 
 class ThreadReturn(Stmt):

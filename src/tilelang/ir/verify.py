@@ -218,7 +218,7 @@ def _launch_axes(launch: Launch) -> Iterator[Finding]:
 
 
 def jumps(fn: Function) -> Iterator[Finding]:
-    """Break leaves a sequential loop, continue ends a round of any; neither leaves a parallel one."""
+    """Break leaves a sequential loop, continue ends a round; neither leaves a parallel loop."""
     for stmt, around in statements(fn):
         if not isinstance(stmt, (Break, Continue)):
             continue
