@@ -1,12 +1,13 @@
-"""The allocation functions of every dialect. Scope strings come from `tilelang.scopes` and nowhere else.
+"""The allocation functions of every dialect. Scope strings come from `tilelang.scopes` and nowhere
+else.
 
-Each function gives a `BufferRef` (a `VarRef` for `alloc_var`) whose contents are undefined until written, except
-that a variable without `init` is zero. Shapes are in elements.
+Each function gives a `BufferRef` (a `VarRef` for `alloc_var`) whose contents are undefined until
+written, except that a variable without `init` is zero. Shapes are in elements.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from tilelang import dtypes, scopes
 from tilelang.dtypes import DType
@@ -16,20 +17,24 @@ from tilelang.ir.build import Builder
 from tilelang.ir.expr import Buffer, Expr, int_value
 from tilelang.ir.tile import Alloc
 from tilelang.language.buffers import BufferRef, VarRef, here, shape_of
-from tilelang.language.values import as_expr
+from tilelang.language.values import as_expr, is_scalar
 from tilelang.scopes import Dialect
 
 
 def note_dialect(builder: Builder, dialect: Dialect, function: str) -> None:
-    """Record that the kernel uses a name of `dialect`; two different Ascend dialects in one kernel are refused."""
+    """Record that the kernel uses a name of `dialect`; two different Ascend dialects in one kernel
+    are refused.
+    """
     if dialect is Dialect.COMMON or builder.dialect == dialect.value:
         return
     if builder.dialect != Dialect.COMMON.value:
         raise error(
             "scope",
-            f"T.{function} belongs to the {dialect.about.title}, the kernel is in the {Dialect(builder.dialect).about.title}",
+            f"T.{function} belongs to the {dialect.about.title}, the kernel is in the"
+            f" {Dialect(builder.dialect).about.title}",
             here(),
-            help=f"use the names of one dialect in a kernel: import everything from `{dialect.about.module}`",
+            help="use the names of one dialect in a kernel: import everything from"
+            f" `{dialect.about.module}`",
         )
     builder.dialect = dialect.value
 
@@ -81,14 +86,18 @@ def _tile(dialect: Dialect, function: str, shape: Any, dtype: Any, scope: str | 
 
 
 def _effective(dialect: Dialect, function: str) -> Dialect:
-    """The adapter shares its import path with the common dialect, so the kernel decides which of the two is meant."""
+    """The adapter shares its import path with the common dialect, so the kernel decides which of
+    the two is meant.
+    """
     builder = build.current(f"T.{function}")
     adapter = builder.dialect == Dialect.ADAPTER.value
     return Dialect.ADAPTER if dialect is Dialect.COMMON and adapter else dialect
 
 
 def alloc_shared(shape: Any, dtype: Any, scope: str = "shared.dyn") -> BufferRef:
-    """Shared memory of the block. A bool buffer is declared in the static scope `shared` whatever `scope` says."""
+    """Shared memory of the block. A bool buffer is declared in the static scope `shared` whatever
+    `scope` says.
+    """
     return _tile(Dialect.COMMON, "alloc_shared", shape, dtype, scope)
 
 
@@ -105,8 +114,8 @@ def alloc_local(shape: Any, dtype: Any, scope: str = "local") -> BufferRef:
 def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = None) -> VarRef:
     """A scalar of each thread's own: `alloc_var(dtype, [init], [scope])`.
 
-    It starts at `init`, or at zero. The name reads as the value, assigning to the name (or to `v[0]`) stores.
-    TypeError for two inits, or a scope that is not a string.
+    It starts at `init`, or at zero. The name reads as the value, assigning to the name (or to
+    `v[0]`) stores. TypeError for two inits, or a scope that is not a string.
     """
     if len(args) > 2:
         raise _var_error(
@@ -116,7 +125,7 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = None
     names = [a for a in args if isinstance(a, str)]
     if len(values) + (init is not None) > 1:
         raise _var_error("T.alloc_var is given two initial values")
-    if len(names) > 1 or not isinstance(scope, str):
+    if len(names) > 1 or not isinstance(cast("Any", scope), str):
         raise _var_error("T.alloc_var is given a scope that is not one string")
     start = init if init is not None else (values[0] if values else None)
     element = DType("int64") if dtypes.dtype(dtype).kind == "handle" else dtypes.dtype(dtype)
@@ -138,9 +147,11 @@ def alloc_global(shape: Any, dtype: Any, scope: str = "global") -> BufferRef:
 
 
 def alloc_tmem(shape: Any, dtype: Any) -> BufferRef:
-    """Tensor Memory of Blackwell: 128 lanes x 512 columns of 32 bit; at least two axes, the last two a matrix.
+    """Tensor Memory of Blackwell: 128 lanes x 512 columns of 32 bit; at least two axes, the last
+    two a matrix.
 
-    Columns are rounded up to a power of two, 32 at least. Only tcgen05 instructions touch it (`T.gemm`, `T.copy`).
+    Columns are rounded up to a power of two, 32 at least. Only tcgen05 instructions touch it
+    (`T.gemm`, `T.copy`).
     """
     extents = shape_of(shape, "T.alloc_tmem")
     if len(extents) < 2:
@@ -155,7 +166,7 @@ def alloc_tmem(shape: Any, dtype: Any) -> BufferRef:
 
 
 def _arrivals(arrive_count: Any, function: str) -> tuple[int, ...]:
-    counts = list(arrive_count) if isinstance(arrive_count, (list, tuple)) else [arrive_count]
+    counts = [arrive_count] if is_scalar(arrive_count) else list[Any](arrive_count)
     out: list[int] = []
     for c in counts:
         known = int_value(as_expr(c))
@@ -173,7 +184,9 @@ def _arrivals(arrive_count: Any, function: str) -> tuple[int, ...]:
 
 
 def alloc_barrier(arrive_count: Any) -> BufferRef:
-    """mbarriers of the block, one per arrival count (an int or a list); ValueError for a count below 1."""
+    """mbarriers of the block, one per arrival count (an int or a list); ValueError for a count
+    below 1.
+    """
     counts = _arrivals(arrive_count, "alloc_barrier")
     return BufferRef(
         declare_buffer(
@@ -192,26 +205,55 @@ def alloc_cluster_barrier(arrive_count: Any) -> BufferRef:
     )
 
 
+def _descriptor(function: str, dtype: Any, scope: str | None = None) -> BufferRef:
+    return BufferRef(declare_buffer(Dialect.COMMON, function, (1,), dtype, scope))
+
+
+def alloc_descriptor(kind: str = "wgmma", dtype: Any = "uint64") -> BufferRef:
+    """A matrix descriptor of hardware products: wgmma, tcgen05_smem or tcgen05_instr."""
+    return _descriptor("alloc_descriptor", dtype, f"local.descriptor.{kind}")
+
+
+def alloc_wgmma_desc(dtype: Any = "uint64") -> BufferRef:
+    """A descriptor of an operand of wgmma."""
+    return _descriptor("alloc_wgmma_desc", dtype)
+
+
+def alloc_tcgen05_smem_desc(dtype: Any = "uint64") -> BufferRef:
+    """A descriptor of an operand of tcgen05 in shared memory."""
+    return _descriptor("alloc_tcgen05_smem_desc", dtype)
+
+
+def alloc_tcgen05_instruction_desc(dtype: Any = "uint32") -> BufferRef:
+    """The descriptor of a tcgen05 instruction."""
+    return _descriptor("alloc_tcgen05_instruction_desc", dtype)
+
+
+def alloc_tcgen05_instr_desc(dtype: Any = "uint32") -> BufferRef:
+    """`alloc_tcgen05_instruction_desc`."""
+    return _descriptor("alloc_tcgen05_instr_desc", dtype)
+
+
 def alloc_ub(shape: Any, dtype: Any) -> BufferRef:
     """Unified Buffer of an Ascend vector core (adapter dialect)."""
     return _tile(Dialect.ADAPTER, "alloc_ub", shape, dtype, None)
 
 
-def alloc_L1(shape: Any, dtype: Any) -> BufferRef:  # noqa: N802 - the adapter's spelling
+def alloc_L1(shape: Any, dtype: Any) -> BufferRef:
     """L1 buffer of an Ascend cube core (adapter dialect)."""
     return _tile(Dialect.ADAPTER, "alloc_L1", shape, dtype, None)
 
 
-def alloc_L0A(shape: Any, dtype: Any) -> BufferRef:  # noqa: N802
+def alloc_L0A(shape: Any, dtype: Any) -> BufferRef:
     """L0A, the left operand of the cube (adapter dialect)."""
     return _tile(Dialect.ADAPTER, "alloc_L0A", shape, dtype, None)
 
 
-def alloc_L0B(shape: Any, dtype: Any) -> BufferRef:  # noqa: N802
+def alloc_L0B(shape: Any, dtype: Any) -> BufferRef:
     """L0B, the right operand of the cube (adapter dialect)."""
     return _tile(Dialect.ADAPTER, "alloc_L0B", shape, dtype, None)
 
 
-def alloc_L0C(shape: Any, dtype: Any) -> BufferRef:  # noqa: N802
+def alloc_L0C(shape: Any, dtype: Any) -> BufferRef:
     """L0C, the accumulator of the cube (adapter dialect)."""
     return _tile(Dialect.ADAPTER, "alloc_L0C", shape, dtype, None)

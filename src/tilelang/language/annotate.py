@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import error
 from tilelang.ir import build, tile
 from tilelang.ir.expr import Buffer
-from tilelang.language.buffers import BufferRef, here
-from tilelang.language.values import Value, as_expr, condition, describe, is_scalar
+from tilelang.language.buffers import BufferRef, here, plain
+from tilelang.language.values import Value, as_expr, describe, is_scalar
+from tilelang.language.values import condition as as_condition
+from tilelang.layout import Layout
 
 
 def _buffers(mapping: Any, name: str) -> list[tuple[Buffer, Any]]:
@@ -19,17 +21,20 @@ def _buffers(mapping: Any, name: str) -> list[tuple[Buffer, Any]]:
             "option", name, here(), expected="a dictionary from buffers", got=type(mapping).__name__
         )
     out: list[tuple[Buffer, Any]] = []
-    for key, value in mapping.items():  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(key, BufferRef):
+    for key, value in cast("Mapping[Any, Any]", mapping).items():
+        buffer = getattr(key, "buffer", None)  # of a buffer or a reducer
+        if not isinstance(buffer, Buffer):
             raise error(
                 "option", f"a key of {name}", here(), expected="a buffer", got=describe(key)
             )
-        out.append((key.buffer, value))
+        out.append((buffer, value))
     return out
 
 
 def annotate_safe_value(safe_value_map: Any) -> None:
-    """`{tensor: value}`: what a read outside a global tensor gives instead of 0, converted to its dtype."""
+    """`{tensor: value}`: what a read outside a global tensor gives instead of 0, converted to its
+    dtype.
+    """
     builder = build.current("T.annotate_safe_value")
     pairs = _buffers(safe_value_map, "T.annotate_safe_value")
     for buffer, _ in pairs:
@@ -48,13 +53,28 @@ def annotate_layout(layout_map: Any) -> None:
     """`{buffer: layout}`: how a buffer's elements are placed; never changes a result."""
     builder = build.current("T.annotate_layout")
     pairs = _buffers(layout_map, "T.annotate_layout")
+    layouts = [v if isinstance(v, Layout) else _layout(b, v) for b, v in pairs]
     builder.annotate(
-        "layout", buffers=tuple(b for b, _ in pairs), values=tuple(repr(v) for _, v in pairs)
+        "layout", buffers=tuple(b for b, _ in pairs), values=tuple(repr(v) for v in layouts)
     )
 
 
+def _layout(buffer: Buffer, value: Any) -> Layout:
+    if not callable(value):
+        raise error(
+            "option",
+            f"the layout of {buffer.name}",
+            here(),
+            expected="a T.Layout, a T.Fragment or a function of indices",
+            got=describe(value),
+        )
+    return Layout([plain(e) for e in buffer.shape], value)
+
+
 def annotate_l2_hit_ratio(l2_hit_ratio_map: Any) -> None:
-    """`{tensor: ratio}`: the share of a tensor to keep in the L2 cache, 0 to 1; never changes a result."""
+    """`{tensor: ratio}`: the share of a tensor to keep in the L2 cache, 0 to 1; never changes a
+    result.
+    """
     builder = build.current("T.annotate_l2_hit_ratio")
     pairs = _buffers(l2_hit_ratio_map, "T.annotate_l2_hit_ratio")
     for buffer, ratio in pairs:
@@ -80,7 +100,7 @@ def annotate_restrict_buffers(*buffers: Any) -> None:
     )
 
 
-def annotate_min_blocks_per_sm(n: int) -> None:
+def annotate_min_blocks_per_sm(n: Any) -> None:
     """The number of blocks that should fit on one SM; a positive int."""
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise error(
@@ -90,7 +110,8 @@ def annotate_min_blocks_per_sm(n: int) -> None:
 
 
 def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> None:
-    """Visit the grid in panels of `panel_size` rows ('row') or columns ('column'), so that blocks share the L2 cache.
+    """Visit the grid in panels of `panel_size` rows ('row') or columns ('column'), so that blocks
+    share the L2 cache.
 
     It changes only which block computes what. ValueError for another order.
     """
@@ -111,17 +132,19 @@ def assume(cond: Any = None) -> None:
     """State a fact that the compiler may use; a false one is a finding of the dynamic check."""
     builder = build.current("T.assume")
     if cond is not None:
-        builder.emit(tile.Assume(condition(cond), loc=here()))
+        builder.emit(tile.Assume(as_condition(cond), loc=here()))
 
 
-def device_assert(condition_: Any, msg: str = "", no_stack_info: bool = False) -> None:
+def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) -> None:
     """Stop the launch with `msg` where the condition does not hold."""
     builder = build.current("T.device_assert")
-    builder.emit(tile.Assert(condition(condition_), message=str(msg), loc=here()))
+    builder.emit(tile.Assert(as_condition(condition), message=str(msg), loc=here()))
 
 
 def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0) -> None:
-    """Print a buffer, a scalar, or only a message, from the kernel. ValueError for another kind of object."""
+    """Print a buffer, a scalar, or only a message, from the kernel. ValueError for another kind of
+    object.
+    """
     builder = build.current("T.print")
     value: Any = None
     if isinstance(obj, BufferRef):
@@ -141,7 +164,7 @@ def sync_threads(barrier_id: Any = None, arrive_count: Any = None) -> None:
     """All threads of the block wait for each other; with `barrier_id`, `arrive_count` of them."""
     builder = build.current("T.sync_threads")
     parts = [None if x is None else as_expr(x) for x in (barrier_id, arrive_count)]
-    builder.emit(tile.SyncThreads(parts[0], parts[1], loc=here()))
+    builder.emit(tile.SyncThreads(barrier_id=parts[0], arrive_count=parts[1], loc=here()))
 
 
 def thread_return(span: Any = None) -> None:

@@ -1,4 +1,6 @@
-"""The mainline Ascend dialect (chip 950): its launch and its allocation functions; everything else is common."""
+"""The mainline Ascend dialect (chip 950): its launch and its allocation functions; everything else
+is common.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tilelang.language.launch import KernelLaunchFrame
 from tilelang.scopes import Dialect
 
 
-def Kernel(*blocks: Any, prelude: str | None = None) -> KernelLaunchFrame:  # noqa: N802
+def Kernel(*blocks: Any, prelude: str | None = None) -> KernelLaunchFrame:
     """Launch on `blocks` cores: exactly one extent, no threads."""
     if prelude is not None:
         raise error(

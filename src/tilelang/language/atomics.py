@@ -83,7 +83,8 @@ def _tile_form(
             here(),
             cls=TileNotImplementedError,
             expected="one element",
-            help="loop over the elements: `for i in T.Parallel(n): old = T.atomic_add(C[i], x[i], return_prev=True)`",
+            help="loop over the elements: `for i in T.Parallel(n):"
+            " old = T.atomic_add(C[i], x[i], return_prev=True)`",
         )
     dst_region = region_of(dst, f"the destination of {name}")
     source: Region | Any
@@ -115,7 +116,8 @@ def atomic_add(
     use_tma: bool = False,
     annotations: dict[str, Any] | None = None,
 ) -> Value | None:
-    """Add `value`, converted to the dtype of `dst`, to an element (or a tile to a tile), atomically.
+    """Add `value`, converted to the dtype of `dst`, to an element (or a tile to a tile),
+    atomically.
 
     `return_prev` gives the old value of a single element; NotImplementedError for a tile.
     """
@@ -170,13 +172,17 @@ def _lanes(dst: Any, value: Any, count: int, name: str) -> None:
 
 
 def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> None:
-    """Add two neighbouring elements beginning at `value` to two beginning at `dst`; each is atomic by itself."""
+    """Add two neighbouring elements beginning at `value` to two beginning at `dst`; each is atomic
+    by itself.
+    """
     _no_previous("T.atomic_addx2", return_prev)
     _lanes(dst, value, 2, "T.atomic_addx2")
 
 
 def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> None:
-    """Add four neighbouring elements beginning at `value` to four beginning at `dst`; each is atomic by itself."""
+    """Add four neighbouring elements beginning at `value` to four beginning at `dst`; each is
+    atomic by itself.
+    """
     _no_previous("T.atomic_addx4", return_prev)
     _lanes(dst, value, 4, "T.atomic_addx4")
 

@@ -13,7 +13,7 @@ from tilelang.ir.interval import interval
 from tilelang.ir.tile import Launch
 from tilelang.language.alloc import note_dialect
 from tilelang.language.buffers import extent, here, plain
-from tilelang.language.values import Value
+from tilelang.language.values import Value, is_scalar
 from tilelang.scopes import Dialect
 
 MAX_AXES = 3
@@ -119,7 +119,7 @@ def _grid(blocks: Sequence[Any]) -> tuple[Expr, ...]:
 def _threads(threads: Any) -> tuple[int, ...] | None:
     if threads is None:
         return None
-    items: list[Any] = list(threads) if isinstance(threads, (list, tuple)) else [threads]
+    items = [threads] if is_scalar(threads) else list[Any](threads)
     if not 1 <= len(items) <= MAX_AXES:
         raise _bad(
             "shape",
@@ -133,7 +133,8 @@ def _threads(threads: Any) -> tuple[int, ...] | None:
         if known is None or known < 1:
             raise _bad(
                 "value",
-                "the number of threads of T.Kernel must be a positive integer known when the kernel is compiled",
+                "the number of threads of T.Kernel must be a positive integer known when the"
+                " kernel is compiled",
                 expected="an integer >= 1",
                 got=str(x),
             )
@@ -141,7 +142,7 @@ def _threads(threads: Any) -> tuple[int, ...] | None:
     return tuple(out)
 
 
-def Kernel(  # noqa: N802 - upstream's spelling
+def Kernel(
     *blocks: Any,
     threads: Any = None,
     prelude: str | None = None,
@@ -150,8 +151,9 @@ def Kernel(  # noqa: N802 - upstream's spelling
 ) -> KernelLaunchFrame:
     """Launch `blocks` (1 to 3 grid extents) of `threads` threads (an int or up to 3 extents).
 
-    Without `threads` the target chooses (128 on CUDA). `cluster_dims` is blocks per cluster. `is_npu=True` is the
-    Ascend adapter's launch. ValueError for a non-positive count, `JITNoBuilderError` outside a trace.
+    Without `threads` the target chooses (128 on CUDA). `cluster_dims` is blocks per cluster.
+    `is_npu=True` is the Ascend adapter's launch. ValueError for a non-positive count,
+    `JITNoBuilderError` outside a trace.
     """
     if prelude is not None:
         raise _bad(
@@ -163,7 +165,8 @@ def Kernel(  # noqa: N802 - upstream's spelling
         raise _bad(
             "target",
             "T.Kernel(is_npu=True) is not supported yet",
-            help="the Ascend adapter's launch arrives with the Ascend target; `tilelang.ascend.language` runs on emulate:ascend950",
+            help="the Ascend adapter's launch arrives with the Ascend target;"
+            " `tilelang.ascend.language` runs on emulate:ascend950",
         )
     return KernelLaunchFrame(blocks, threads, cluster=_cluster(cluster_dims))
 

@@ -1,4 +1,6 @@
-"""The loop constructors. Each gives a `LoopFrame` that the frontend enters once, tracing its body once."""
+"""The loop constructors. Each gives a `LoopFrame` that the frontend enters once, tracing its body
+once.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from tilelang.ir.build import Builder
 from tilelang.ir.expr import Binary, BinaryOp, Expr, Var, int_value
 from tilelang.ir.interval import interval
 from tilelang.ir.tile import Block, For, LoopKind, Stmt
+from tilelang.language.arguments import plain_data
 from tilelang.language.buffers import extent, here
 from tilelang.language.values import Value, as_expr
 
@@ -72,8 +75,7 @@ def _hints(**values: Any) -> tuple[tuple[str, Any], ...]:
     for key, value in values.items():
         if value is None:
             continue
-        frozen = tuple(sorted(value.items())) if isinstance(value, dict) else value
-        out.append((key, frozen))
+        out.append((key, plain_data(value)))
     return tuple(out)
 
 
@@ -129,7 +131,9 @@ def unroll(
     unroll_factor: int | None = None,
     annotations: dict[str, Any] | None = None,
 ) -> LoopFrame:
-    """A sequential loop to be unrolled; `explicit` and `unroll_factor` exclude each other and change no result."""
+    """A sequential loop to be unrolled; `explicit` and `unroll_factor` exclude each other and
+    change no result.
+    """
     if explicit and unroll_factor is not None:
         raise _bad("option", "T.unroll takes `explicit` or `unroll_factor`, not both")
     hints = _hints(explicit=explicit or None, unroll_factor=unroll_factor, annotations=annotations)
@@ -139,20 +143,23 @@ def unroll(
 def vectorized(
     start: Any, stop: Any = None, *, annotations: dict[str, Any] | None = None
 ) -> LoopFrame:
-    """A loop whose iterations become lanes of vector instructions; the meaning is that of the sequential loop."""
+    """A loop whose iterations become lanes of vector instructions; the meaning is that of the
+    sequential loop.
+    """
     return sequential(
         "T.vectorized", LoopKind.VECTORIZED, start, stop, None, _hints(annotations=annotations)
     )
 
 
-def Parallel(  # noqa: N802
+def Parallel(
     *extents: Any,
     coalesced_width: int | None = None,
     loop_layout: Any = None,
     prefer_async: bool | None = None,
     annotations: dict[str, Any] | None = None,
 ) -> LoopFrame:
-    """A nest of loops from 0 whose iterations have no order and are spread over the threads of the block.
+    """A nest of loops from 0 whose iterations have no order and are spread over the threads of the
+    block.
 
     The hints choose how; they never change the result.
     """
@@ -203,15 +210,16 @@ def _free(exprs: tuple[Expr, ...]) -> set[Var]:
     return {n for e in exprs for n in e.walk() if isinstance(n, Var)}
 
 
-def Pipelined(  # noqa: N802
+def Pipelined(
     start: Any,
     stop: Any = None,
-    num_stages: int = 0,
+    num_stages: Any = 0,
     order: Sequence[int] | None = None,
     stage: Sequence[int] | None = None,
     annotations: dict[str, Any] | None = None,
 ) -> LoopFrame:
-    """A sequential loop whose copies may be issued `num_stages` rounds ahead; the result is that of the plain loop.
+    """A sequential loop whose copies may be issued `num_stages` rounds ahead; the result is that
+    of the plain loop.
 
     `order` and `stage` give the schedule by hand, one entry per statement.
     """
@@ -257,7 +265,6 @@ def grid(*extents: Any) -> LoopFrame:
         inner: Block = body
         for var, size in reversed(list(zip(loop_vars, sizes, strict=True))):
             inner = (For(var, as_expr(0, size.dtype), size, inner, loc=loc),)
-        first = inner[0]
-        return first
+        return inner[0]
 
     return LoopFrame("T.grid", tuple(e.dtype for e in sizes), make, spans=_from_zero(sizes))

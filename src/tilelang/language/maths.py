@@ -11,7 +11,6 @@ from tilelang.errors import TileValueError, error
 from tilelang.ir.expr import BinaryOp, Const, Load, Var
 from tilelang.language.buffers import here, plain
 from tilelang.language.values import (
-    DataType,
     Value,
     as_expr,
     binary,
@@ -47,7 +46,6 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
-    "dtype",
     "dynamic",
     "erf",
     "exp",
@@ -439,8 +437,3 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
 
 
 symbolic = dynamic
-
-
-def dtype(x: Any) -> DataType:
-    """A type from its name, a Python, NumPy or torch type."""
-    return DataType(element_type(x))

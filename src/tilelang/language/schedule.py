@@ -53,7 +53,8 @@ def Persistent(
     def make(loop_vars: tuple[Var, ...], body: Block) -> Stmt:
         return _waves(loop_vars, body, (sizes, group, wave, worker), notes, loc)
 
-    return LoopFrame(name, tuple(INT32 for _ in sizes), make)
+    spans = tuple((const(0), _expr(size - 1)) for size in sizes)
+    return LoopFrame(name, tuple(INT32 for _ in sizes), make, spans=spans)
 
 
 def _waves(

@@ -76,7 +76,8 @@ def _borrow(head: Region, extents: Sequence[Expr], what: str) -> Region:
     if len(wanted) > rank:
         raise _bad(
             "shape",
-            f"a tile of shape {shape_text(extents)} does not fit {what} {head.buffer.name}, which has {rank} axes",
+            f"a tile of shape {shape_text(extents)} does not fit {what} {head.buffer.name},"
+            f" which has {rank} axes",
             expected=f"at most {rank} axes",
             got=str(len(wanted)),
         )
@@ -264,7 +265,8 @@ def check_product(
             raise _bad(
                 "shape",
                 f"{name} {axis} shape check failed: {sides} differ",
-                label=f"A {shape_text(a.extents)}, B {shape_text(b.extents)}, C {shape_text(c.extents)}",
+                label=f"A {shape_text(a.extents)}, B {shape_text(b.extents)},"
+                f" C {shape_text(c.extents)}",
                 expected=f"one extent for {axis}",
                 got=f"{left} and {right}",
                 help="`transpose_A=True` reads A as (K, M), `transpose_B=True` reads B as (N, K)",
@@ -350,7 +352,8 @@ def _check_reduced(src: Region, dst: Region, axis: int) -> None:
     if not any(_same_shape(dst.extents, shape) for shape in allowed):
         raise _bad(
             "shape",
-            f"the result of a reduction of {src.buffer.name} {shape_text(src.extents)} along axis {axis}",
+            f"the result of a reduction of {src.buffer.name} {shape_text(src.extents)} along axis"
+            f" {axis}",
             expected=" or ".join(shape_text(s) for s in reversed(allowed)),
             got=shape_text(dst.extents),
         )
