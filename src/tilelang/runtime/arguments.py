@@ -73,7 +73,8 @@ class Signature:
         for name, value in self._by_name(args, kwargs).items():
             p = self.inputs[name]
             if p.buffer is None:
-                bound.values[name] = self._scalar(p, value)
+                pointer = p.pointer and not isinstance(value, (int, np.integer))
+                bound.values[name] = self._address(p, value) if pointer else self._scalar(p, value)
                 if p.var is not None and not p.var.dtype.is_float:
                     sizes.give(p.var, int(bound.values[name]), f"argument {name}")
             elif value is None:
@@ -156,6 +157,10 @@ class Signature:
             limits = f"{dtype.min} to {dtype.max}"
             raise self._bad(p, f"the value does not fit {dtype}", expected=limits, got=str(known))
         return dtypes.const_value(known, dtype)
+
+    def _address(self, p: Param, value: Any) -> int:
+        """Where the first element of an array lies; the caller keeps the array."""
+        return int(adopt(value, self._name(p)).storage.ctypes.data)
 
     def _absent(self, p: Param) -> None:
         if p.name in self._used:
