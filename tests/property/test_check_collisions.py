@@ -106,7 +106,7 @@ def test_iterations(data):
     assert bool(found) is expected
     program = Program(fn, target("emulate"))
     (touch,) = [t for t in program.touches if t.writes]
-    if apart(touch, touch, [VI, VJ], [BX, TX]):
+    if apart([touch], [VI, VJ], [BX, TX]):
         assert not expected
 
 

@@ -399,6 +399,39 @@ def test_operands_of_the_cube_unit():
     assert "accumulates in L0C" in messages(make("l1", "l1", "ub"))[0]
 
 
+# -- element types of products ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "on", "legal"),
+    [
+        ("float8_e4m3fn", "emulate:sm_80", False),
+        ("float8_e5m2", "emulate:sm_89", True),
+        ("float8_e4m3fn", "emulate:sm_90a", True),
+        ("float8_e4m3fn", "cpu", True),
+        ("float8_e4m3fn", "emulate", True),
+        ("float4_e2m1fn", "emulate:sm_90a", False),
+        ("float4_e2m1fn", "emulate:sm_120a", True),
+        ("float16", "emulate:sm_80", True),
+        ("int8", "emulate:sm_80", True),
+    ],
+)
+def test_products_of_narrow_floats_need_a_unit_for_them(dtype, on, legal):
+    into = "int32" if dtype == "int8" else "float32"
+
+    @T.prim_func
+    def kernel():
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), dtype)
+            c = T.alloc_fragment((64, 64), into)
+            T.clear(c)
+            T.gemm(a, a, c, transpose_B=True)
+
+    found = findings(kernel, on, "dtype")
+    assert (found == []) is legal
+    assert all(dtype in d.label and "sm_120a" in d.expected for d in found)
+
+
 # -- each thread's own memory ----------------------------------------------------------------------
 
 

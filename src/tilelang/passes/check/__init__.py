@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from tilelang.errors import Diagnostic, Findings, Severity, raise_if_any
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Chip, Target
-from tilelang.passes.check import accesses, capacity, divergence, iterations, races, scopes, targets
+from tilelang.passes.check import (
+    accesses,
+    capacity,
+    divergence,
+    iterations,
+    products,
+    races,
+    scopes,
+    targets,
+)
 from tilelang.passes.check.program import Program, Rule
 from tilelang.passes.check.report import MemoryReport, report_of
 
@@ -24,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     targets.launches_fit,
     scopes.elements_reachable,
     scopes.operands_reachable,
+    products.types_multiply,
     scopes.copies_reachable,
     scopes.local_not_spread,
     scopes.frees_once,

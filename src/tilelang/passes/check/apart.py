@@ -1,14 +1,14 @@
-"""Proofs that two accesses of different iterations never meet.
+"""Proofs that accesses of different iterations never meet.
 
-What enters: two accesses of one buffer, and the variables that tell iterations apart. What leaves:
-True if boxes of iterations that differ in one of those variables are disjoint, else False (not
-proved). An index such as `by * 128 + i` with `i` below 128 gives the value of `by` back, whatever
-the other variables are; if all variables can be had back like this, no two iterations meet.
+What enters: accesses of one buffer, and the variables that tell iterations apart. What leaves: True
+if boxes of iterations that differ in one of those variables are disjoint, else False (not proved).
+An index such as `by * 128 + i` with `i` below 128 gives the value of `by` back, whatever the other
+variables are; if all variables can be had back like this, no two iterations meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tilelang.ir.affine import Form, form_span, is_stable
@@ -27,33 +27,36 @@ class _Split:
     size: int
 
 
-def apart(a: Touch, b: Touch, telling: Collection[Var], shared: Collection[Var]) -> bool:
-    """Whether `a` and `b` are disjoint in any two iterations that differ in `telling`.
+def apart(touches: Sequence[Touch], telling: Collection[Var], shared: Collection[Var]) -> bool:
+    """Whether no two of the accesses meet in iterations that differ in `telling`.
 
-    `shared` are the variables that have one value for both iterations.
+    An access is compared with itself, too. `shared` are the variables that have one value for all
+    iterations.
     """
     had: set[Expr] = set()
-    for axis in range(a.buffer.rank):
-        had |= _digits(a, b, axis, telling, shared)
-    return all(_follows(v, had) for v in telling if _choices(a, b, v) != 1)
+    for axis in range(touches[0].buffer.rank):
+        had |= _digits(touches, axis, telling, shared)
+    return all(_follows(v, had) for v in telling if _choices(touches, v) != 1)
 
 
 def _digits(
-    a: Touch, b: Touch, axis: int, telling: Collection[Var], shared: Collection[Var]
+    touches: Sequence[Touch], axis: int, telling: Collection[Var], shared: Collection[Var]
 ) -> set[Expr]:
     """What the position along one axis gives back: terms over `telling` that must be equal."""
-    x, y = _split(a, axis, telling), _split(b, axis, telling)
-    if x is None or y is None or x.digits.terms != y.digits.terms:
-        return set()
-    lo, hi = _reach((x, a), (y, b), shared)
-    reach = hi - lo + 1
+    splits: list[_Split] = []
+    for touch in touches:
+        split = _split(touch, axis, telling)
+        if split is None or (splits and split.digits.terms != splits[0].digits.terms):
+            return set()
+        splits.append(split)
+    reach = _reach(touches, splits, shared)
     found: set[Expr] = set()
-    terms = sorted(x.digits.terms.items(), key=lambda item: abs(item[1]))
+    terms = sorted(splits[0].digits.terms.items(), key=lambda item: abs(item[1]))
     for n, (atom, factor) in enumerate(terms):
         if abs(factor) < reach:
             return set()
         found.add(atom)
-        choices = _choices(a, b, atom)
+        choices = _choices(touches, atom)
         if choices is None:
             return found if n == len(terms) - 1 else set()
         reach += abs(factor) * (choices - 1)
@@ -71,32 +74,37 @@ def _split(touch: Touch, axis: int, telling: Collection[Var]) -> _Split | None:
     return None if size is None else _Split(Form(digits), rest, size)
 
 
-def _reach(
-    a: tuple[_Split, Touch], b: tuple[_Split, Touch], shared: Collection[Var]
-) -> tuple[int, int]:
-    """The positions that either box covers, relative to the digits and what both have in common."""
+def _reach(touches: Sequence[Touch], splits: Sequence[_Split], shared: Collection[Var]) -> int:
+    """How many positions the boxes cover, apart from the digits and what all have in common."""
     common = {
         atom
-        for atom, f in a[0].rest.terms.items()
-        if b[0].rest.terms.get(atom) == f and names_in(atom) <= set(shared) and is_stable(atom)
+        for atom, f in splits[0].rest.terms.items()
+        if names_in(atom) <= set(shared)
+        and is_stable(atom)
+        and all(split.rest.terms.get(atom) == f for split in splits)
     }
     least: list[int] = []
     most: list[int] = []
-    for split, touch in (a, b):
+    for split, touch in zip(splits, touches, strict=True):
         own = {atom: f for atom, f in split.rest.terms.items() if atom not in common}
         lo, hi = form_span(Form(own, split.rest.const), touch.place.env.bounds)
         least.append(lo)
         most.append(hi + split.size - 1)
-    return min(least), max(most)
+    return max(most) - min(least) + 1
 
 
-def _choices(a: Touch, b: Touch, atom: Expr) -> int | None:
-    """How many values an expression may have on both sides, None where that is not known."""
-    x, y = a.place.env.bounds(atom), b.place.env.bounds(atom)
+def _choices(touches: Sequence[Touch], atom: Expr) -> int | None:
+    """How many values an expression may have in all, None where that is not known."""
     most = limits(atom.dtype)[1]
-    if x.lo is None or y.lo is None or x.hi is None or y.hi is None or max(x.hi, y.hi) >= most:
-        return None
-    return max(x.hi, y.hi) - min(x.lo, y.lo) + 1
+    lows: list[int] = []
+    highs: list[int] = []
+    for env in {id(t.place.env): t.place.env for t in touches}.values():
+        found = env.bounds(atom)
+        if found.lo is None or found.hi is None or found.hi >= most:
+            return None
+        lows.append(found.lo)
+        highs.append(found.hi)
+    return max(highs) - min(lows) + 1
 
 
 def _follows(e: Expr, had: Iterable[Expr]) -> bool:

@@ -52,13 +52,22 @@ def between_iterations(program: Program) -> Iterator[Diagnostic]:
         if loop is not None and program.memory(touch.buffer) not in _PRIVATE:
             loops.setdefault(id(loop), (loop, []))[1].append(touch)
     for loop, touches in loops.values():
+        shared = [*symbols(program.fn), *_outside(program, loop)]
         for group in groups(program, touches):
+            telling = _parallel_vars(group[0])
+            alike = all(_parallel_vars(t) == telling for t in group)
+            if alike and apart(group, telling, shared):
+                continue
             done: set[int] = set()
             for store in plain_stores(group):
-                found = _across_iterations(program, loop, store, (group, touches), done)
+                found = _across_iterations(program, shared, store, (group, touches), done)
                 if found is not None:
                     done.add(id(store))
                     yield _iteration_race(program, found)
+
+
+def _parallel_vars(touch: Touch) -> list[Var]:
+    return [a.var for a in touch.place.of_kind(AxisKind.PARALLEL)]
 
 
 def _outermost(place: Place) -> Parallel | None:
@@ -67,17 +76,16 @@ def _outermost(place: Place) -> Parallel | None:
 
 def _across_iterations(
     program: Program,
-    loop: Parallel,
+    shared: Sequence[Var],
     store: Touch,
     around: tuple[Sequence[Touch], Sequence[Touch]],
     done: set[int],
 ) -> Found | None:
     group, inside = around
-    telling = [a.var for a in store.place.of_kind(AxisKind.PARALLEL)]
-    shared = [*symbols(program.fn), *_outside(program, loop)]
+    telling = _parallel_vars(store)
     for other in partners(store, group):
-        same = [a.var for a in other.place.of_kind(AxisKind.PARALLEL)] == telling
-        if id(other) in done or not same or apart(store, other, telling, shared):
+        same = _parallel_vars(other) == telling
+        if id(other) in done or not same or apart((store, other), telling, shared):
             continue
         for turn in (0, 1):
             ask = partial(_iterations_meet, store, other, telling, turn=turn)
@@ -139,7 +147,7 @@ def _uniform(store: Touch, met: Meeting, inside: Sequence[Touch], shared: Sequen
 
 def _iteration_race(program: Program, found: Found) -> Diagnostic:
     store, other = found.store, found.other
-    telling = [a.var for a in store.place.of_kind(AxisKind.PARALLEL)]
+    telling = _parallel_vars(store)
     texts = [_iteration(program, telling, m) for m in (found.meeting.first, found.meeting.second)]
     element = element_text(store.buffer, found.meeting)
     name = store.buffer.name
@@ -211,7 +219,7 @@ def _accumulates(store: Touch) -> bool:
 
 
 def _guard_help(program: Program, found: Found) -> str:
-    telling = [a.var for a in found.store.place.of_kind(AxisKind.PARALLEL)]
+    telling = _parallel_vars(found.store)
     differ = [program.shown(v) for v in telling if v in found.meeting.differ]
     which = " and ".join(differ) or "the loop variables"
     guard = " and ".join(f"{name} == 0" for name in differ) or "..."
@@ -231,7 +239,7 @@ def between_threads(program: Program) -> Iterator[Diagnostic]:
         telling = [a.var for a in store.place.of_kind(AxisKind.THREAD)]
         if store.value is None or not names_in(store.value) & set(telling):
             continue
-        if apart(store, store, telling, symbols(program.fn)):
+        if apart((store,), telling, symbols(program.fn)):
             continue
         found = in_all(program, partial(_threads_meet, store, telling))
         if found is not None:

@@ -58,11 +58,15 @@ def groups(program: Program, touches: Iterable[Touch]) -> list[list[Touch]]:
     ]
 
 
+# How many pairs of accesses of one buffer are looked at, beside each store with itself.
+_PARTNERS = 1024
+
+
 def partners(store: Touch, group: Sequence[Touch]) -> list[Touch]:
     """What a store can race with: itself first, then other stores, atomics, and reads."""
     others = [t for t in group if t is not store and t.effect and t.place.certain]
-    rank = {True: 0, False: 1}
-    return [store, *sorted(others, key=lambda t: rank[t.writes])]
+    others.sort(key=lambda t: not t.writes)
+    return [store, *others[: _PARTNERS // len(group)]]
 
 
 def plain_stores(group: Sequence[Touch]) -> list[Touch]:
@@ -77,16 +81,24 @@ def between_blocks(program: Program) -> Iterator[Diagnostic]:
     """No block stores an element of global memory that another block touches."""
     for launch in program.launches:
         own = [t for t in program.touches if t.place.launch is launch]
+        telling = _block_vars(launch)
         if _blocks_wait(program, own, launch):
             continue
         shared = [t for t in own if program.memory(t.buffer) is Memory.GLOBAL]
         for group in groups(program, shared):
+            if not telling or apart(group, telling, symbols(program.fn)):
+                continue
             done: set[int] = set()
             for store in plain_stores(group):
                 found = _across_blocks(program, launch, store, group, done)
                 if found is not None:
                     done.add(id(store))
                     yield _block_race(program, launch, found)
+
+
+def _block_vars(launch: Launch) -> list[Var]:
+    """The block indices that have several values."""
+    return [v for v, e in zip(launch.vars, launch.grid, strict=True) if int_value(e) != 1]
 
 
 def _blocks_wait(program: Program, own: Sequence[Touch], launch: Launch) -> bool:
@@ -102,12 +114,10 @@ def _blocks_wait(program: Program, own: Sequence[Touch], launch: Launch) -> bool
 def _across_blocks(
     program: Program, launch: Launch, store: Touch, group: Sequence[Touch], done: set[int]
 ) -> Found | None:
-    telling = [v for v, e in zip(launch.vars, launch.grid, strict=True) if int_value(e) != 1]
-    if not telling:
-        return None
+    telling = _block_vars(launch)
     shared = symbols(program.fn)
     for other in partners(store, group):
-        if id(other) in done or apart(store, other, telling, shared):
+        if id(other) in done or apart((store, other), telling, shared):
             continue
         found = in_all(program, partial(_blocks_meet, store, other, telling))
         if found is not None:
