@@ -60,49 +60,51 @@ def bounds(e: Expr, ranges: Ranges, *, wraps: bool = True) -> Interval:
     A variable without a range may have any value of its dtype. What is not an integer or bool has
     no bounds. A division by zero may have any value.
     """
-    return _Bounds(ranges, wraps).of(e)
+    return Analysis(ranges, wraps).bounds(e)
 
 
-class _Bounds:
-    """One question; every subexpression is looked at once."""
+class Analysis:
+    """Bounds and linear forms for one set of ranges; every subexpression is looked at once."""
 
     def __init__(self, ranges: Ranges, wraps: bool) -> None:
         self.ranges = ranges
         self.wraps = wraps
         self.known: dict[Expr, Interval] = {}
+        self.forms: dict[Expr, Form] = {}
 
-    def of(self, e: Expr) -> Interval:
+    def bounds(self, e: Expr) -> Interval:
+        """The set known to hold every value of `e` (see `bounds`)."""
         if not is_countable(e.dtype):
             return TOP
         found = self.known.get(e)
         if found is None:
-            found = self.known[e] = self.compute(e)
+            found = self.known[e] = self._compute(e)
         return found
 
-    def compute(self, e: Expr) -> Interval:
+    def _compute(self, e: Expr) -> Interval:
         match e:
             case Const():
                 found = point(int(e.value))
             case Var():
                 found = meet(top(e.type), self.ranges.get(e, TOP))
             case Binary():
-                found = self.binary(e)
+                found = self._binary(e)
             case Unary():
-                found = unary(e.op, self.of(e.a), e.dtype, self.wraps)
+                found = unary(e.op, self.bounds(e.a), e.dtype, self.wraps)
             case Select():
-                found = self.select(e)
+                found = self._select(e)
             case Cast():
-                found = self.cast(e)
+                found = self._cast(e)
             case Call():
-                found = self.call(e)
+                found = self._call(e)
             case _:
                 found = top(e.dtype)
         return found
 
-    def binary(self, e: Binary) -> Interval:
+    def _binary(self, e: Binary) -> Interval:
         if not is_countable(e.a.dtype):
             return top(e.dtype)
-        a, b = self.of(e.a), self.of(e.b)
+        a, b = self.bounds(e.a), self.bounds(e.b)
         if e.op.is_compare:
             return _bool(compared(e.op, span(a, e.a.dtype), span(b, e.b.dtype)))
         if e.op is BinaryOp.AND:
@@ -111,28 +113,30 @@ class _Bounds:
             return interval(max(a.lo or 0, b.lo or 0), max(_most(a), _most(b)))
         return binary(e.op, a, b, e.dtype, self.wraps)
 
-    def select(self, e: Select) -> Interval:
-        cond = self.of(e.cond).value
+    def _select(self, e: Select) -> Interval:
+        cond = self.bounds(e.cond).value
         arms: list[Interval] = []
         for arm, holds in ((e.t, True), (e.f, False)):
             if cond is None or bool(cond) == holds:
-                inside = narrow(e.cond, self.ranges, holds=holds, wraps=self.wraps)
+                inside = narrow(e.cond, self, holds=holds)
                 arms.append(
-                    self.of(arm) if inside is self.ranges else _Bounds(inside, self.wraps).of(arm)
+                    self.bounds(arm)
+                    if inside is self.ranges
+                    else Analysis(inside, self.wraps).bounds(arm)
                 )
         return union(arms[0], arms[-1])
 
-    def cast(self, e: Cast) -> Interval:
+    def _cast(self, e: Cast) -> Interval:
         if not is_countable(e.a.dtype):
             return top(e.dtype)
-        a = self.of(e.a)
+        a = self.bounds(e.a)
         if e.dtype.is_bool:
             return interval(0 if a.contains(0) else 1, 0 if a.value == 0 else 1)
         lo, hi = span(a, e.a.dtype)
         return narrowed(lo, hi, (a.modulus, a.residue), e.dtype, wraps=True)
 
-    def call(self, e: Call) -> Interval:
-        args = [self.of(a) for a in e.args]
+    def _call(self, e: Call) -> Interval:
+        args = [self.bounds(a) for a in e.args]
         if not e.args or not is_countable(e.args[0].dtype):
             return top(e.dtype)
         dtype = e.args[0].dtype
@@ -148,6 +152,64 @@ class _Bounds:
                 return interval(0, dtype.bits)
             case _:
                 return top(e.dtype)
+
+    def linear(self, e: Expr) -> Form:
+        """`e` as a sum that equals it exactly (see `linear`)."""
+        found = self.forms.get(e)
+        if found is None:
+            found = self.forms[e] = self._form(e)
+        return found
+
+    def _form(self, e: Expr) -> Form:
+        if isinstance(e, Const) and is_countable(e.type):
+            return Form({}, int(e.value))
+        found = self._sum(e) if is_countable(e.dtype) else None
+        exact = found is not None and (
+            (not self.wraps and e.dtype.is_int) or _inside(self.form_span(found), e.dtype)
+        )
+        return found if found is not None and exact else Form({e: 1})
+
+    def _sum(self, e: Expr) -> Form | None:
+        match e:
+            case Binary(op=BinaryOp.ADD | BinaryOp.SUB):
+                a, b = self.linear(e.a), self.linear(e.b)
+                # Two loads of one element are two events: they are neither counted together nor
+                # cancelled.
+                merges = all(is_stable(atom) for atom in a.terms if atom in b.terms)
+                found = a.plus(b, 1 if e.op is BinaryOp.ADD else -1) if merges else None
+            case Binary(op=BinaryOp.MUL):
+                found = self._product(e)
+            case Binary(op=BinaryOp.SHL, b=Const(value=int(count))) if 0 <= count < e.dtype.bits:
+                found = self.linear(e.a).scaled(1 << count)
+            case Unary(op=UnaryOp.NEG):
+                found = self.linear(e.a).scaled(-1)
+            case Cast() if is_countable(e.a.dtype) and not e.dtype.is_bool:
+                inner = self.linear(e.a)
+                # A conversion that loses nothing; one that may wrap is not arithmetic that may be
+                # assumed to fit.
+                found = inner if _inside(self.form_span(inner), e.dtype) else None
+            case _:
+                found = None
+        return found
+
+    def _product(self, e: Binary) -> Form | None:
+        a, b = self.linear(e.a), self.linear(e.b)
+        if not b.terms:
+            return a.scaled(b.const)
+        return b.scaled(a.const) if not a.terms else None
+
+    def form_span(self, form: Form) -> tuple[int, int]:
+        """The least and greatest value of a form."""
+        return form_span(form, self.bounds)
+
+    def form_congruence(self, form: Form) -> tuple[int, int]:
+        """(modulus, residue) of a form; modulus 0 for one value, 1 for nothing known."""
+        modulus, residue = 0, form.const
+        for atom, factor in form.terms.items():
+            a = self.bounds(atom)
+            modulus = math.gcd(modulus, factor * a.modulus)
+            residue += factor * a.residue
+        return modulus, residue % modulus if modulus else residue
 
 
 def _most(a: Interval) -> int:
@@ -214,7 +276,13 @@ class Form:
 
 def is_stable(e: Expr) -> bool:
     """Whether `e` has one value wherever its variables are known: it holds no load."""
-    return all(isinstance(n, _STABLE) for n in e.walk())
+    known: bool | None = e.__dict__.get("_stable")
+    if known is None:
+        below = (is_stable(a) if isinstance(a, Expr) else False for a in e.children())
+        known = isinstance(e, _STABLE) and all(below)
+        # Nodes do not change, so the answer is kept with the node, as its hash is.
+        object.__setattr__(e, "_stable", known)
+    return known
 
 
 _STABLE = (Const, Var, Binary, Unary, Cast, Bitcast, Select, Call, Pack, Lane)
@@ -222,60 +290,7 @@ _STABLE = (Const, Var, Binary, Unary, Cast, Bitcast, Select, Call, Pack, Lane)
 
 def linear(e: Expr, ranges: Ranges, *, wraps: bool = True) -> Form:
     """`e` as a sum that equals it exactly, taken apart only where no step of it can overflow."""
-    return _Linear(ranges, wraps).of(e)
-
-
-class _Linear:
-    def __init__(self, ranges: Ranges, wraps: bool) -> None:
-        self.bounds = _Bounds(ranges, wraps)
-        self.wraps = wraps
-
-    def of(self, e: Expr) -> Form:
-        if isinstance(e, Const) and is_countable(e.type):
-            return Form({}, int(e.value))
-        found = self.sum(e) if is_countable(e.dtype) else None
-        if found is None or not self.fits(found, e.dtype):
-            return Form({e: 1})
-        return found
-
-    def sum(self, e: Expr) -> Form | None:
-        match e:
-            case Binary(op=BinaryOp.ADD | BinaryOp.SUB):
-                a, b = self.of(e.a), self.of(e.b)
-                # Two loads of one element are two events: they are neither counted together nor
-                # cancelled.
-                shared = (atom for atom in a.terms if atom in b.terms)
-                found = (
-                    a.plus(b, 1 if e.op is BinaryOp.ADD else -1)
-                    if all(map(is_stable, shared))
-                    else None
-                )
-            case Binary(op=BinaryOp.MUL):
-                found = self.product(e)
-            case Binary(op=BinaryOp.SHL, b=Const(value=int(count))) if 0 <= count < e.dtype.bits:
-                found = self.of(e.a).scaled(1 << count)
-            case Unary(op=UnaryOp.NEG):
-                found = self.of(e.a).scaled(-1)
-            case Cast() if is_countable(e.a.dtype) and not e.dtype.is_bool:
-                inner = self.of(e.a)
-                # A conversion that loses nothing; one that may wrap is not arithmetic that may be
-                # assumed to fit.
-                found = inner if _inside(self.range(inner), e.dtype) else None
-            case _:
-                found = None
-        return found
-
-    def product(self, e: Binary) -> Form | None:
-        a, b = self.of(e.a), self.of(e.b)
-        if not b.terms:
-            return a.scaled(b.const)
-        return b.scaled(a.const) if not a.terms else None
-
-    def fits(self, form: Form, dtype: DType) -> bool:
-        return (not self.wraps and dtype.is_int) or _inside(self.range(form), dtype)
-
-    def range(self, form: Form) -> tuple[int, int]:
-        return form_span(form, self.bounds.of)
+    return Analysis(ranges, wraps).linear(e)
 
 
 def _inside(found: tuple[int, int], dtype: DType) -> bool:
@@ -293,35 +308,21 @@ def form_span(form: Form, of: Callable[[Expr], Interval]) -> tuple[int, int]:
     return lo, hi
 
 
-def form_bounds(form: Form, ranges: Ranges, *, wraps: bool = True) -> tuple[int, int, int, int]:
-    """Bounds of the form and its congruence: (lo, hi, modulus, residue)."""
-    known = _Bounds(ranges, wraps)
-    modulus, residue = 0, form.const
-    for atom, factor in form.terms.items():
-        a = known.of(atom)
-        modulus = math.gcd(modulus, factor * a.modulus)
-        residue += factor * a.residue
-    lo, hi = form_span(form, known.of)
-    return lo, hi, modulus, residue % modulus if modulus else residue
-
-
 # Conditions --------------------------------------------------------------------------------------
 
 
-def facts_of(
-    cond: Expr, ranges: Ranges, *, holds: bool = True, wraps: bool = True
-) -> Iterator[Form]:
+def facts_of(cond: Expr, known: Analysis, *, holds: bool = True) -> Iterator[Form]:
     """Forms that are at most 0 wherever `cond` holds (or does not, as `holds` says)."""
     match cond:
         case Unary(op=UnaryOp.NOT):
-            yield from facts_of(cond.a, ranges, holds=not holds, wraps=wraps)
+            yield from facts_of(cond.a, known, holds=not holds)
         case Binary(op=BinaryOp.AND | BinaryOp.OR):
             if (cond.op is BinaryOp.AND) == holds:
-                yield from facts_of(cond.a, ranges, holds=holds, wraps=wraps)
-                yield from facts_of(cond.b, ranges, holds=holds, wraps=wraps)
+                yield from facts_of(cond.a, known, holds=holds)
+                yield from facts_of(cond.b, known, holds=holds)
         case Binary() if cond.op.is_compare and is_countable(cond.a.dtype):
-            a, b = (linear(side, ranges, wraps=wraps) for side in (cond.a, cond.b))
-            yield from _compare_facts(cond.op if holds else NEGATED[cond.op], a.plus(b, -1))
+            d = known.linear(cond.a).plus(known.linear(cond.b), -1)
+            yield from _compare_facts(cond.op if holds else NEGATED[cond.op], d)
         case _:
             pass
 
@@ -346,42 +347,33 @@ def _compare_facts(op: BinaryOp, d: Form) -> Iterator[Form]:
         yield Form(negative.terms, negative.const + 1) if op is BinaryOp.GT else negative
 
 
-def narrow(cond: Expr, ranges: Ranges, *, holds: bool = True, wraps: bool = True) -> Ranges:
-    """The ranges where `cond` holds (or does not); `ranges` itself if nothing more is known."""
-    out: dict[Var, Interval] = {}
-    now: Ranges = ranges
-    for fact in facts_of(cond, ranges, holds=holds, wraps=wraps):
-        now = narrow_by(fact, now, out, wraps=wraps)
+def narrow(cond: Expr, known: Analysis, *, holds: bool = True) -> Ranges:
+    """The ranges where `cond` holds (or does not); the ranges of `known` if no more is known."""
+    ranges = known.ranges
+    for fact in facts_of(cond, known, holds=holds):
+        ranges = _narrow_by(fact, ranges, known.wraps)
     for var, found in _congruences(cond, holds):
-        now = _put(now, out, var, meet(now.get(var, TOP), found))
-    return now
+        ranges = {**ranges, var: meet(ranges.get(var, TOP), found)}
+    return ranges
 
 
-def narrow_by(fact: Form, now: Ranges, out: dict[Var, Interval], *, wraps: bool) -> Ranges:
-    """`now` with the bounds of each variable of a form that is at most 0; changes are kept in
-    `out`.
-    """
+def _narrow_by(fact: Form, ranges: Ranges, wraps: bool) -> Ranges:
+    """The ranges, with the bounds that follow for each variable of a form that is at most 0."""
     for var, factor in fact.terms.items():
         if not isinstance(var, Var):
             continue
         rest = Form({atom: f for atom, f in fact.terms.items() if atom is not var}, fact.const)
-        least = form_span(rest, _Bounds(now, wraps).of)[0]
+        least = Analysis(ranges, wraps).form_span(rest)[0]
         # The product of factor and var is at most -rest, which is at most -least.
-        bound = (
-            interval(None, -least // factor) if factor > 0 else interval(-(-least // -factor), None)
-        )
-        old = meet(top(var.type), now.get(var, TOP))
+        if factor > 0:
+            bound = interval(None, -least // factor)
+        else:
+            bound = interval(-(-least // -factor), None)
+        old = meet(top(var.type), ranges.get(var, TOP))
         new = meet(old, bound)
         if new != old:
-            now = _put(now, out, var, new)
-    return now
-
-
-def _put(now: Ranges, out: dict[Var, Interval], var: Var, new: Interval) -> Ranges:
-    if now is not out:
-        out.update(now)
-    out[var] = new
-    return out
+            ranges = {**ranges, var: new}
+    return ranges
 
 
 def _congruences(cond: Expr, holds: bool) -> Iterator[tuple[Var, Interval]]:

@@ -12,17 +12,16 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tilelang.ir.affine import (
+    Analysis,
     Form,
     bounds,
     compared,
     facts_of,
-    form_bounds,
-    form_span,
     is_countable,
     is_stable,
-    linear,
     narrow,
 )
 from tilelang.ir.evaluate import Number, evaluate
@@ -81,6 +80,11 @@ class Env(Mapping[Var, Interval]):
     def __len__(self) -> int:
         return len(self.ranges)
 
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What is known of expressions here, each looked at once."""
+        return Analysis(self.ranges, self.wraps)
+
     @staticmethod
     def of_function(fn: Function, *, wraps: bool = True) -> Env:
         """What holds before the first statement: symbolic sizes are not negative."""
@@ -88,11 +92,11 @@ class Env(Mapping[Var, Interval]):
 
     def bounds(self, e: Expr) -> Interval:
         """The set known to hold every value of `e` here."""
-        return bounds(e, self.ranges, wraps=self.wraps)
+        return self.analysis.bounds(e)
 
     def linear(self, e: Expr) -> Form:
         """`e` as a sum of atoms (see `affine.linear`)."""
-        return linear(e, self.ranges, wraps=self.wraps)
+        return self.analysis.linear(e)
 
     def with_range(self, var: Var, found: Interval) -> Env:
         """`var` is in `found`, besides what is known of it."""
@@ -103,14 +107,13 @@ class Env(Mapping[Var, Interval]):
         """`cond` holds (or does not). A condition that reads memory narrows ranges and is then
         forgotten.
         """
-        ranges = narrow(cond, self.ranges, holds=holds, wraps=self.wraps)
+        inside = replace(self, ranges=narrow(cond, self.analysis, holds=holds))
         if not is_stable(cond):
-            return replace(self, ranges=ranges)
-        facts = facts_of(cond, ranges, holds=holds, wraps=self.wraps)
+            return inside
+        facts = facts_of(cond, inside.analysis, holds=holds)
         kept = cond if holds else Unary(UnaryOp.NOT, cond)
         return replace(
-            self,
-            ranges=ranges,
+            inside,
             facts=(*self.facts, *(f for f in facts if f.terms)),
             conditions=(*self.conditions, kept),
         )
@@ -292,10 +295,11 @@ def _either(a: bool | None, b: bool | None) -> bool | None:
 
 def _prove_compare(cond: Binary, env: Env) -> bool | None:
     d = env.linear(cond.a).plus(env.linear(cond.b), -1)
-    lo, hi, modulus, residue = form_bounds(d, env.ranges, wraps=env.wraps)
+    lo, hi = env.analysis.form_span(d)
     found = compared(cond.op, (lo, hi), (0, 0))
     if found is not None:
         return found
+    modulus, residue = env.analysis.form_congruence(d)
     if cond.op in (BinaryOp.EQ, BinaryOp.NE) and modulus > 1 and residue != 0:
         return cond.op is BinaryOp.NE
     hi = min(hi, at_most(d, env, goal=-1))
@@ -321,7 +325,7 @@ class _Search:
         self.left = _SEARCH_FORMS
 
     def run(self, d: Form, depth: int) -> int:
-        best = form_span(d, self.env.bounds)[1]
+        best = self.env.analysis.form_span(d)[1]
         self.left -= 1
         if depth == 0:
             return best
@@ -355,7 +359,7 @@ class _Search:
 
     def remainders(self, form: Form, c: int) -> tuple[int, int]:
         """The least and greatest remainder of a form divided by `c`."""
-        _, _, modulus, residue = form_bounds(form, self.env.ranges, wraps=self.env.wraps)
+        modulus, residue = self.env.analysis.form_congruence(form)
         return (residue % c, residue % c) if modulus % c == 0 else (0, c - 1)
 
 

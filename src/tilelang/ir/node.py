@@ -132,7 +132,8 @@ class Node(metaclass=_Interning):
 
     def intern_key(self) -> tuple[Any, ...]:
         """What makes an interned node unique: its class and contents, children by identity."""
-        return (type(self), *(_identity(getattr(self, f.name)) for f in self.fields()))
+        mine = self.__dict__
+        return (type(self), *[_identity(mine[f.name]) for f in self.fields()])
 
     def with_(self, **changes: Any) -> Self:
         """A copy with some fields changed."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from tilelang.dtypes import DType, wrap_int
-from tilelang.ir.affine import NEGATED, Form, form_span, is_countable, is_stable
+from tilelang.ir.affine import NEGATED, Form, is_countable, is_stable
 from tilelang.ir.bounds import Env, prove
 from tilelang.ir.evaluate import ARITHMETIC, Number, evaluate
 from tilelang.ir.expr import (
@@ -318,7 +318,7 @@ def remainder_terms(e: Binary, env: Env) -> Expr | None:
     if form is None:
         return None
     quotient, rest = _split(form, c, env)
-    lo, hi = form_span(rest, env.bounds)
+    lo, hi = env.analysis.form_span(rest)
     if lo >= 0 and hi < c:
         return _build(rest, e.dtype)
     if (quotient.terms or quotient.const) and _fits(rest, env, e.dtype):
@@ -355,7 +355,7 @@ def _split(form: Form, c: int, env: Env) -> tuple[Form, Form]:
 
 def _fits(form: Form, env: Env, dtype: DType) -> bool:
     """Whether the sum can be computed in the dtype."""
-    lo, hi = form_span(form, env.bounds)
+    lo, hi = env.analysis.form_span(form)
     low, high = limits(dtype)
     return (low <= lo and hi <= high) or (not env.wraps and dtype.is_int)
 
