@@ -16,7 +16,18 @@ from tilelang.emulator.unit import Frame, Unit
 from tilelang.emulator.values import Domain, Storage, Val, integer
 from tilelang.errors import error
 from tilelang.ir.expr import Buffer, Load, Region, Var, const
-from tilelang.ir.tile import Alloc, Block, Continue, For, Parallel, Stmt, Store
+from tilelang.ir.special import RngNext
+from tilelang.ir.tile import (
+    Alloc,
+    Block,
+    Continue,
+    For,
+    Parallel,
+    Pipelined,
+    Stmt,
+    Store,
+    While,
+)
 from tilelang.scopes import Memory, memory_of
 
 _THREAD_OWN = frozenset({Memory.LOCAL, Memory.VAR})
@@ -47,6 +58,9 @@ def parallel(u: Unit, stmt: Parallel) -> None:
         u.refuse_threads("an extent of T.Parallel differs from thread to thread")
     if any(e.constant == 0 for e in extents):
         return
+    if not u.domain.rank and _draws_in_turn(stmt.body):
+        # The one thread takes all numbers of an iteration before those of the next.
+        stmt, extents = Parallel((), (), _loops(stmt), loc=stmt.loc), []
     open_ones = [e.code for e in extents if e.low <= 0]
     if open_ones:
         with u.w.block(f"if {' and '.join(f'{c} > 0' for c in open_ones)}:"):
@@ -57,10 +71,22 @@ def parallel(u: Unit, stmt: Parallel) -> None:
 
 def _as_loops(u: Unit, stmt: Parallel) -> None:
     """Parallel loops inside others: any order is right, so one after the other is."""
+    u.statements(_loops(stmt))
+
+
+def _draws_in_turn(body: Block) -> bool:
+    """Whether an iteration may take several random numbers."""
+    draws = sum(isinstance(s, RngNext) for s in statements(body))
+    inner = [s.body for s in statements(body) if isinstance(s, (For, Pipelined, While, Parallel))]
+    return draws > 1 or any(isinstance(s, RngNext) for b in inner for s in statements(b))
+
+
+def _loops(stmt: Parallel) -> Block:
+    """The iterations in order."""
     inner: Block = stmt.body
     for var, extent in reversed(list(zip(stmt.vars, stmt.extents, strict=True))):
         inner = (For(var, const(0, var.dtype), extent, inner, loc=stmt.loc),)
-    u.statements(inner)
+    return inner
 
 
 def _nest(u: Unit, stmt: Parallel, extents: list[Val]) -> None:

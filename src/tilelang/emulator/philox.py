@@ -2,8 +2,8 @@
 
 What enters: a seed, a sequence and an offset for each thread, and then requests for numbers. What
 leaves: the numbers of each thread's own stream. Bits and uniform numbers are those of cuRAND for
-`curandStatePhilox4_32_10_t`; normal numbers are computed in float64 from the same bits and rounded,
-so that they differ from a device's in the last places.
+`curandStatePhilox4_32_10_t`; normal numbers agree with cuRAND's to the last places, as far as its
+logarithm, sine and cosine are exact.
 
 The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2,
 3" (SC11). cuRAND's key is the seed; of the counter's four words, the low two count blocks of four
@@ -176,20 +176,21 @@ def _uniform(words: Array, dtype: str) -> Array:
 
 
 def _box_muller(words: Array, dtype: str) -> tuple[Array, Array]:
-    """A pair of normals from two numbers (float32) or four (float64)."""
+    """A pair of normals from two numbers (float32) or four (float64).
+
+    The float32 form rounds where cuRAND's does: the angle, the radius and each factor.
+    """
     if dtype == "float32":
-        u = _uniform(words[:, 0], "float32")
-        # The angle is rounded to float32 as in cuRAND, whose constant is a product of two floats.
         step = np.float32(2.0**-32) * np.float32(6.2831855)
-        exact = words[:, 1].astype(np.float32).astype(np.float64) * float(step)
-        angle = (exact + float(step) / 2).astype(np.float32).astype(np.float64)
-        radius = np.sqrt(-2.0 * np.log(u.astype(np.float64)))
-    else:
-        x, y = (_fifty_three(words[:, n], words[:, n + 1]) for n in (0, 2))
-        radius = np.sqrt(-2.0 * np.log(x * 2.0**-53 + 2.0**-54))
-        sine, cosine = _half_turns(y * 2.0**-52 + 2.0**-53)
-        return sine * radius, cosine * radius
-    return (np.sin(angle) * radius).astype(dtype), (np.cos(angle) * radius).astype(dtype)
+        angle = words[:, 1].astype(np.float32) * step + step / np.float32(2)
+        logs = np.log(_uniform(words[:, 0], dtype).astype(np.float64)).astype(np.float32)
+        radius = np.sqrt(np.float32(-2) * logs)
+        sine, cosine = np.sin(angle.astype(np.float64)), np.cos(angle.astype(np.float64))
+        return sine.astype(np.float32) * radius, cosine.astype(np.float32) * radius
+    x, y = (_fifty_three(words[:, n], words[:, n + 1]) for n in (0, 2))
+    radius = np.sqrt(-2.0 * np.log(x * 2.0**-53 + 2.0**-54))
+    sine, cosine = _half_turns(y * 2.0**-52 + 2.0**-53)
+    return sine * radius, cosine * radius
 
 
 def _half_turns(x: Array) -> tuple[Array, Array]:
