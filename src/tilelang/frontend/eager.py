@@ -59,10 +59,10 @@ def read_eager(fn: FunctionType) -> EagerFunction:
     runtime: list[str] = []
     compile_time: list[str] = []
     notes: dict[str, Any] = {}
-    for name, parameter in ordinary_parameters(fn, rewritten.loc).items():
+    for name, parameter in ordinary_parameters(fn, rewritten).items():
         note: Any = None
         if parameter.annotation is not inspect.Parameter.empty:
-            note = evaluated_annotation(fn, name, parameter.annotation, rewritten.loc)
+            note = evaluated_annotation(fn, name, parameter.annotation, rewritten.place(name))
         notes[name] = note
         launch = is_runtime(note) or name in rewritten.declared
         (runtime if launch else compile_time).append(name)
@@ -138,10 +138,11 @@ def _arguments(eager: EagerFunction, builder: Builder, values: Mapping[str, Any]
     for name in eager.runtime:
         note = eager.annotations[name]
         if is_runtime(note):
-            out[name] = declare_parameter(builder, name, note, eager.loc)
+            out[name] = declare_parameter(builder, name, note, eager.rewritten.place(name))
         else:
             why = "is a tensor parameter that is not declared yet"
-            out[name] = Unusable(name, why, eager.loc, builder, parameter=True)
+            place = eager.rewritten.place(name)
+            out[name] = Unusable(name, why, place, builder, parameter=True)
     return out
 
 

@@ -90,17 +90,18 @@ def trace(fn: FunctionType) -> PrimFunc:
     rewritten = rewrite(fn)
     builder = new_builder(rewritten)
     arguments: dict[str, Any] = {}
-    for name, parameter in ordinary_parameters(fn, rewritten.loc).items():
+    for name, parameter in ordinary_parameters(fn, rewritten).items():
         if parameter.annotation is inspect.Parameter.empty:
             raise error(
                 "syntax",
                 f"parameter {name} of {fn.__name__} has no annotation",
-                rewritten.loc,
+                rewritten.place(name),
                 expected="a tensor or a scalar type",
                 help=f"write `{name}: T.Tensor((n,), 'float32')` or `{name}: T.int32`",
             )
-        annotation = evaluated_annotation(fn, name, parameter.annotation, rewritten.loc)
-        arguments[name] = declare_parameter(builder, name, annotation, rewritten.loc)
+        place = rewritten.place(name)
+        annotation = evaluated_annotation(fn, name, parameter.annotation, place)
+        arguments[name] = declare_parameter(builder, name, annotation, place)
     run(fn, rewritten, builder, arguments)
     ir = finish(rewritten, builder, tuple(arguments))
     return PrimFunc(ir, fn, rewritten.loc, tuple(builder.warnings))

@@ -89,21 +89,26 @@ def evaluated_annotation(fn: FunctionType, name: str, annotation: Any, loc: Loc)
         return annotation
     scope = {**fn.__globals__, **closure_values(fn)}
     try:
-        return eval(annotation, scope)
-    except NameError as exc:
+        found: Any = eval(annotation, scope)
+    except TileError as exc:
+        raise exc.with_loc(loc) from None
+    except (NameError, SyntaxError) as exc:
         try:
             return DType(annotation)
         except (TypeError, ValueError):
             pass
+        what = "uses a name that is not known" if isinstance(exc, NameError) else "is no Python"
         raise error(
             "name",
-            f"the annotation of {name} uses a name that is not known: {exc}",
+            f"the annotation of {name} {what}: {exc}",
             loc,
             help="use the name in the body as well, or drop `from __future__ import annotations`",
         ) from None
+    again = type(found) is str and found != annotation  # text in text
+    return evaluated_annotation(fn, name, found, loc) if again else found
 
 
-def ordinary_parameters(fn: FunctionType, loc: Loc) -> dict[str, inspect.Parameter]:
+def ordinary_parameters(fn: FunctionType, rewritten: Rewritten) -> dict[str, inspect.Parameter]:
     """The parameters by name; *args, **kwargs and positional-only ones are refused."""
     parameters = dict(inspect.signature(fn).parameters)
     for name, parameter in parameters.items():
@@ -111,7 +116,7 @@ def ordinary_parameters(fn: FunctionType, loc: Loc) -> dict[str, inspect.Paramet
             raise error(
                 "syntax",
                 f"parameter {name} of {fn.__name__} is {parameter.kind.description}",
-                loc,
+                rewritten.place(name),
                 expected="an ordinary parameter",
                 help="list each parameter with its annotation",
             )

@@ -5,7 +5,7 @@ import __future__
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, cast
@@ -21,7 +21,8 @@ _ANNOTATIONS = __future__.annotations.compiler_flag
 class Rewritten:
     """A rewritten function: code of a factory for the tracer and the captured names, and places.
 
-    `attributes` are the attribute names it uses, `declared` the names it declares without a value.
+    `attributes` are the attribute names it uses, `declared` the names it declares without a value,
+    `parameters` the places of its parameters.
     """
 
     name: str
@@ -31,6 +32,11 @@ class Rewritten:
     loc: Loc
     attributes: frozenset[str]
     declared: frozenset[str]
+    parameters: Mapping[str, Loc]
+
+    def place(self, parameter: str) -> Loc:
+        """Where a parameter is written."""
+        return self.parameters.get(parameter, self.loc)
 
 
 def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
@@ -61,6 +67,7 @@ def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
         for n in ast.walk(node)
         if isinstance(n, ast.AnnAssign) and n.value is None and isinstance(n.target, ast.Name)
     )
+    parameters = {a.arg: rewriter.loc(a) for a in ast.walk(node.args) if isinstance(a, ast.arg)}
     node.decorator_list = []
     node.returns = None
     for argument in ast.walk(node.args):
@@ -75,7 +82,7 @@ def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
     captured = author.co_freevars
     flags = author.co_flags & _ANNOTATIONS  # whether the author's file postpones annotations
     code = compile(_factory(node, captured), file, "exec", flags, dont_inherit=True)
-    return Rewritten(name, code, captured, tuple(rewriter.locs), loc, used, declared)
+    return Rewritten(name, code, captured, tuple(rewriter.locs), loc, used, declared, parameters)
 
 
 def _parsed(text: str, first: int) -> ast.stmt:

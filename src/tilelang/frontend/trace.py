@@ -85,6 +85,17 @@ class Tracer:
         """`obj[index]`."""
         self._go(k)
         check_usable(obj, index)
+        computed = isinstance(index, Value) and not is_static(index)
+        if computed and isinstance(obj, (list, tuple, str)):
+            kind = type(cast("Any", obj)).__name__
+            raise error(
+                "syntax",
+                f"a value that the kernel computes is used as an index into a {kind}",
+                self.builder.loc,
+                cls=TileTypeError,
+                expected="an index that is known while the kernel is traced",
+                help="expand the loop, `for k in (0, 1, 2)`, or keep the numbers in a buffer",
+            )
         return obj[index]
 
     def slice_(self, k: int, start: Any, stop: Any, step: Any) -> slice:
