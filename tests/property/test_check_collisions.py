@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tilelang.dtypes import DType
 from tilelang.errors import Severity
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, Region, Var, const
-from tilelang.ir.tile import Fill, Function, If, Launch, Parallel, Param, Store
+from tilelang.ir.tile import Alloc, Fill, Function, If, Launch, Parallel, Param, Store
 from tilelang.passes.check import check_function
 from tilelang.passes.check.apart import apart
 from tilelang.passes.check.program import Program
@@ -93,7 +93,7 @@ def test_iterations(data):
     store = Store(buffer, tuple(index), Binary(BinaryOp.ADD, VI, VJ))
     inner = (store,) if guard is None else (If(guard, (store,)),)
     loop = Parallel((VI, VJ), (const(n), const(m)), inner)
-    launch = Launch((const(1),), (BX,), (TX,), (loop,), threads=(32,))
+    launch = Launch((const(1),), (BX,), (TX,), (Alloc(buffer), loop), threads=(32,))
     fn = Function("f", (), (), (launch,))
 
     points = [

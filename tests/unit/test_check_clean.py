@@ -292,3 +292,34 @@ def test_flags_that_blocks_wait_for_are_not_judged():
             F[0] = bx + 1
 
     assert_clean(kernel, notes=0)
+
+
+def test_blocks_that_hand_over_by_atomics_are_not_judged():
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32"), F: T.Tensor((1,), "int32")):
+        with T.Kernel(8, threads=32) as bx:
+            T.atomic_add(F[0], 1, memory_order="acq_rel")
+            A[0] = bx
+
+    assert_clean(kernel, notes=0)
+
+
+def test_tensors_at_an_address_are_not_judged():
+    @T.prim_func
+    def kernel(P: T.Tensor((8,), "int64")):
+        with T.Kernel(8, threads=32) as bx:
+            t = T.make_tensor(P[bx], (32,), "float32")
+            for i in T.Parallel(32):
+                t[i] = bx * 1.0
+
+    assert_clean(kernel, notes=0)
+
+
+def test_vectors_of_neighbouring_elements():
+    @T.prim_func
+    def kernel(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                B[i * 4 : i * 4 + 4] = A[i * 4 : i * 4 + 4]
+
+    assert_clean(kernel, notes=0)

@@ -105,6 +105,14 @@ class Program:
         views = {s.stmt.buffer.name: s.stmt.loc for s in self.sites if isinstance(s.stmt, View)}
         return {**params, **allocs, **views}
 
+    def is_own(self, name: str) -> bool:
+        """Whether a buffer of this name is a parameter or was allocated by the function."""
+        return name in self.allocs or any(p.name == name for p in self._params)
+
+    @cached_property
+    def _params(self) -> list[Buffer]:
+        return [p.buffer for p in self.fn.params if p.buffer is not None]
+
     def defined_at(self, buffer: Buffer) -> Loc | None:
         """Where the buffer was allocated or declared."""
         return self._defined.get(buffer.name)

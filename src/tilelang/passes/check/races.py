@@ -45,7 +45,10 @@ class Found:
 
 
 def groups(program: Program, touches: Iterable[Touch]) -> list[list[Touch]]:
-    """The accesses of each buffer, where all of them use one name and no address is taken."""
+    """The accesses of each buffer, where all use one name, and nothing else may lead to it.
+
+    A buffer that is bound to an address (`T.make_tensor`) may be another one in each iteration.
+    """
     found: dict[str, list[Touch]] = {}
     for touch in touches:
         found.setdefault(program.root(touch.buffer).name, []).append(touch)
@@ -53,6 +56,7 @@ def groups(program: Program, touches: Iterable[Touch]) -> list[list[Touch]]:
         group
         for name, group in found.items()
         if len({t.buffer.name for t in group}) == 1
+        and program.is_own(name)
         and not program.addressed & {name, group[0].buffer.name}
         and group[0].buffer.rank
     ]
@@ -101,14 +105,21 @@ def _block_vars(launch: Launch) -> list[Var]:
     return [v for v, e in zip(launch.vars, launch.grid, strict=True) if int_value(e) != 1]
 
 
+# Memory orders with which a thread may learn that what another one stored is there.
+_ACQUIRE = frozenset({"consume", "acquire", "acq_rel", "seq_cst"})
+
+
 def _blocks_wait(program: Program, own: Sequence[Touch], launch: Launch) -> bool:
     """Whether blocks of the launch wait for each other, so that their accesses may be ordered."""
     for site in program.sites:
         if site.place.launch is launch and isinstance(site.stmt, (SyncGrid, ClusterBarrier)):
             return True
-    return any(
-        isinstance(t.site.stmt, While) and program.memory(t.buffer) is Memory.GLOBAL for t in own
-    )
+    return any(_may_wait(t) for t in own if program.memory(t.buffer) is Memory.GLOBAL)
+
+
+def _may_wait(touch: Touch) -> bool:
+    order = getattr(touch.element or touch.site.stmt, "memory_order", "relaxed")
+    return isinstance(touch.site.stmt, While) or (touch.atomic and order in _ACQUIRE)
 
 
 def _across_blocks(

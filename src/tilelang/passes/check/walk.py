@@ -10,6 +10,7 @@ import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tilelang.dtypes import DType
 from tilelang.errors import Loc
 from tilelang.ir.affine import is_stable
 from tilelang.ir.bounds import Env
@@ -40,6 +41,7 @@ from tilelang.ir.tile import (
     Pipelined,
     Stmt,
     Store,
+    StoreVector,
     ThreadReturn,
     While,
 )
@@ -319,7 +321,9 @@ def touches(site: Site) -> Iterator[Touch]:
 def _touches(site: Site) -> Iterator[Touch]:
     stmt = site.stmt
     if isinstance(stmt, Store):
-        yield _element(site, stmt, Effect.WRITE, site.place.guards, stmt.value)
+        yield _element(site, stmt, site.place.guards, stmt.value)
+    elif isinstance(stmt, StoreVector):
+        yield _vector(site, stmt, stmt.value.dtype, site.place.guards)
     for f in stmt.fields():
         if f.metadata["kind"] is not Kind.OPERAND:
             continue
@@ -332,28 +336,36 @@ def _touches(site: Site) -> Iterator[Touch]:
                 for part in (*node.mins, *node.extents):
                     yield from _loads(site, part, site.place.guards)
             elif isinstance(node, Buffer):
-                if effect and not isinstance(stmt, Store):
+                if effect and not isinstance(stmt, (Store, StoreVector)):
                     zeros = tuple(const(0) for _ in node.shape)
                     yield Touch(site, node, effect, zeros, node.shape, site.place.guards, stmt.loc)
             else:
                 yield from _loads(site, node, site.place.guards)
 
 
+def _effect(node: Node) -> Effect:
+    """What a load or store does to its buffer."""
+    effects = (f.metadata.get("effect", Effect.NONE) for f in node.fields() if f.name == "buffer")
+    return next(effects, Effect.NONE)
+
+
 def _element(
-    site: Site, node: Load | Store, effect: Effect, guards: tuple[Guard, ...], value: Expr | None
+    site: Site, node: Load | Store, guards: tuple[Guard, ...], value: Expr | None
 ) -> Touch:
     ones = tuple(const(1) for _ in node.indices)
     loc = node.loc or site.stmt.loc
-    return Touch(site, node.buffer, effect, node.indices, ones, guards, loc, node, value)
+    return Touch(site, node.buffer, _effect(node), node.indices, ones, guards, loc, node, value)
 
 
 def _loads(site: Site, e: Node, guards: tuple[Guard, ...]) -> Iterator[Touch]:
     if isinstance(e, Load):
-        yield _element(site, e, Effect.READ, guards, None)
+        yield _element(site, e, guards, None)
         for index in e.indices:
             yield from _loads(site, index, guards)
     elif isinstance(e, LoadVector):
-        yield from _vector(site, e, guards)
+        yield _vector(site, e, e.type, guards)
+        for part in (*e.indices, *(() if e.pred is None else (e.pred,))):
+            yield from _loads(site, part, guards)
     elif isinstance(e, Select) and e.lazy:
         yield from _loads(site, e.cond, guards)
         yield from _loads(site, e.t, (*guards, Guard(e.cond)))
@@ -363,15 +375,15 @@ def _loads(site: Site, e: Node, guards: tuple[Guard, ...]) -> Iterator[Touch]:
             yield from _loads(site, child, guards)
 
 
-def _vector(site: Site, e: LoadVector, guards: tuple[Guard, ...]) -> Iterator[Touch]:
+def _vector(
+    site: Site, node: LoadVector | StoreVector, dtype: DType, guards: tuple[Guard, ...]
+) -> Touch:
     """Neighbouring elements of the last axis, if the predicate holds."""
-    width = -(-e.type.bits * e.type.lanes // (e.buffer.dtype.bits * e.buffer.dtype.lanes))
-    extents = (*(const(1) for _ in e.indices[1:]), const(width))
-    inner = guards if e.pred is None else (*guards, Guard(e.pred))
-    loc = e.loc or site.stmt.loc
-    yield Touch(site, e.buffer, Effect.READ, e.indices, extents, inner, loc)
-    for part in (*e.indices, *(() if e.pred is None else (e.pred,))):
-        yield from _loads(site, part, guards)
+    width = -(-dtype.bits * dtype.lanes // (node.buffer.dtype.bits * node.buffer.dtype.lanes))
+    extents = (*(const(1) for _ in node.indices[1:]), const(width))
+    inner = guards if node.pred is None else (*guards, Guard(node.pred))
+    loc = node.loc or site.stmt.loc
+    return Touch(site, node.buffer, _effect(node), node.indices, extents, inner, loc)
 
 
 def _flat(value: object) -> Iterator[Node]:
