@@ -76,10 +76,10 @@ def named(root: Node) -> Iterator[Any]:
 
 def renamed(body: Block, names: Names) -> Block:
     """A copy of statements in which everything that they define has a new name."""
-    return _Renamer(names).block(body)
+    return Renamer(names).block(body)
 
 
-class _Renamer:
+class Renamer:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.map: dict[str, Node] = {}
@@ -154,13 +154,12 @@ def as_type(e: Expr, dtype: DType) -> Expr:
 
 def _common(a: Expr | int, b: Expr | int) -> tuple[Expr, Expr]:
     if isinstance(a, int):
-        a = Const(a, b.dtype if isinstance(b, Expr) else INT32)
-    if isinstance(b, int):
-        b = Const(b, a.dtype)
-    if a.dtype != b.dtype:
-        wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
-        a, b = as_type(a, wide), as_type(b, wide)
-    return a, b
+        x = Const(a, b.dtype if isinstance(b, Expr) else INT32)
+    else:
+        x = a
+    y = Const(b, x.dtype) if isinstance(b, int) else b
+    wide = x.dtype if x.dtype.bits >= y.dtype.bits else y.dtype
+    return as_type(x, wide), as_type(y, wide)
 
 
 def plus(a: Expr | int, b: Expr | int) -> Expr:
@@ -335,7 +334,11 @@ def map_launches(fn: Function, on: Callable[[Block], Block]) -> Function:
     return fn if body is fn.body else fn.with_(body=body)
 
 
-def unsupported(stmt: Node, what: str, **facts: str) -> TileError:
+def unsupported(stmt: Node, what: str) -> TileError:
     """The error for a program that is right and that this target does not run."""
-    facts.setdefault("help", 'run it with target="emulate", which has every operation')
-    return error("target", f"{what} cannot run with one thread per block", stmt.loc, **facts)
+    return error(
+        "target",
+        f"{what} cannot run with one thread per block",
+        stmt.loc,
+        help='run it with target="emulate", which has every operation',
+    )

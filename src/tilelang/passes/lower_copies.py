@@ -29,9 +29,7 @@ from tilelang.ir.tile import (
     Block,
     Copy,
     Fill,
-    For,
     Function,
-    If,
     Let,
     Stmt,
     Store,
@@ -112,8 +110,10 @@ def apart(src: Region, dst: Region, roots: dict[str, str]) -> bool:
 
 def _below(low: Expr, extent: Expr, other: Expr) -> bool:
     """Whether an axis that starts at `low` ends before `other`."""
-    ends = (int_value(low), int_value(extent), int_value(other))
-    return None not in ends and ends[0] + ends[1] <= ends[2]  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    start, count, there = int_value(low), int_value(extent), int_value(other)
+    if start is None or count is None or there is None:
+        return False
+    return start + count <= there
 
 
 def staged(src: Region, names: Names, loc: Loc | None) -> tuple[Block, Region]:

@@ -3,8 +3,8 @@
 What enters: a function of the tile stage. What leaves: one in which every `Gemm` has operands on
 chip, all of one computing type, with B's rows contiguous; anything else has been copied (and
 converted, or turned) into a buffer of its own before. Products of a runtime size are loops. The
-product then becomes the instruction `gemm.tile`, whose micro-kernel an emitter makes from the vector
-facts of its machine.
+product then becomes the instruction `gemm.tile`, whose micro-kernel an emitter makes from the
+vector facts of its machine.
 """
 
 from __future__ import annotations

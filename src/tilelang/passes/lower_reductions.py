@@ -30,6 +30,7 @@ from tilelang.ir.expr import (
 from tilelang.ir.tile import (
     Alloc,
     Block,
+    For,
     Function,
     If,
     Let,
@@ -62,9 +63,8 @@ from tilelang.passes.build import (
     static_extents,
     unsupported,
     variable,
-    whole,
 )
-from tilelang.passes.lower_copies import apart, at_source, convert, match, staged, view_roots
+from tilelang.passes.lower_copies import apart, match, staged, view_roots
 
 PARTIAL = (64, 16)
 """How many partial results a reduction along the last axis keeps: the first that the axis fills.
@@ -243,43 +243,59 @@ class _Job:
     def partial(self, total: Buffer, at: Sequence[Expr], n: Expr) -> Block:
         """Combines `n` elements into `total`, which holds the identity."""
         known = int_value(n)
-        width = next((w for w in PARTIAL if known is None or known >= w), 0)
-        loc, k = self.stmt.loc, self.names.var("k", n.dtype)
-        if not width:
-            return (serial(k, n, self.step(total, const(0), at, k), loc),)
-        acc = self.names.buffer("partial", self.fold.inner, (width,), "local")
-        start, step, lane, tail = (self.names.var(h, n.dtype) for h in ("l", "k", "l", "k"))
-        rounds = Binary(BinaryOp.FLOORDIV, n, as_type(const(width), n.dtype))
-        whole_rounds = n if known is None else as_type(const(known // width), n.dtype)
-        first = identity(self.stmt.op, self.fold.dtype)
-        inner = plus(Binary(BinaryOp.MUL, step, as_type(const(width), n.dtype)), lane)
-        count = self.names.var("rounds", n.dtype)
-        stop: Expr = whole_rounds if known is not None else count
-        done = Binary(BinaryOp.MUL, stop, as_type(const(width), n.dtype))
-        begin: Expr = as_type(const(known // width * width), n.dtype) if known is not None else done
-        out: list[Stmt] = [
-            Alloc(acc, loc=loc),
-            lanes(start, width, (Store(acc, (start,), first),), loc),
-        ]
-        if known is None:
-            out.append(Let(count, rounds, loc=loc))
-        out.append(
-            serial(step, stop, (lanes(lane, width, self.step(acc, lane, at, inner), loc),), loc)
-        )
-        out += self.halves(acc, width)
-        out += [set_scalar(total, Load(acc, (const(0),)), loc)]
-        if known is None or known % width:
-            out.append(serial(tail, n, self.step(total, const(0), at, tail), loc, begin))
+        widths = [w for w in PARTIAL if known is None or known >= w]
+        loc = self.stmt.loc
+        out: list[Stmt] = []
+        done: Expr = as_type(const(0), n.dtype)
+        acc = self.names.buffer("partial", self.fold.inner, (max([1, *widths]),), "local")
+        if widths:
+            first = identity(self.stmt.op, self.fold.dtype)
+            lane = self.names.var("l")
+            start = lanes(lane, widths[0], (Store(acc, (lane,), first),), loc)
+            out += [Alloc(acc, loc=loc), start]
+        for width, narrower in zip(widths, [*widths[1:], 1], strict=True):
+            stop = self.whole_rounds(out, n, width)
+            out += self.rounds(acc, at, (done, stop), width)
+            out += self.halves(acc, width, narrower)
+            done = stop
+        if widths:
+            out.append(set_scalar(total, Load(acc, (const(0),)), loc))
+        if known is None or int_value(done) != known:
+            k = self.names.var("k", n.dtype)
+            out.append(serial(k, n, self.step(total, const(0), at, k), loc, done))
         return tuple(out)
+
+    def whole_rounds(self, out: list[Stmt], n: Expr, width: int) -> Expr:
+        """The largest multiple of `width` that is not above `n`."""
+        known = int_value(n)
+        if known is not None:
+            return as_type(const(known // width * width), n.dtype)
+        size = as_type(const(width), n.dtype)
+        stop = self.names.var("whole", n.dtype)
+        value = Binary(BinaryOp.MUL, Binary(BinaryOp.FLOORDIV, n, size), size)
+        out.append(Let(stop, value, loc=self.stmt.loc))
+        return stop
+
+    def rounds(self, acc: Buffer, at: Sequence[Expr], span: tuple[Expr, Expr], width: int) -> Block:
+        """Elements from `span[0]` to `span[1]` join the partial results, `width` at a time."""
+        first, stop = span
+        if first == stop:
+            return ()
+        loc, dtype = self.stmt.loc, stop.dtype
+        k, lane = self.names.var("k", dtype), self.names.var("l", dtype)
+        one = lanes(lane, width, self.step(acc, lane, at, plus(k, lane)), loc)
+        return (For(k, first, stop, (one,), step=as_type(const(width), dtype), loc=loc),)
 
     def step(self, into: Buffer, slot: Expr, at: Sequence[Expr], k: Expr) -> Block:
         """One element joins `into[slot]`."""
         return self.fold.join(Load(into, (slot,)), self.value(at, k), into, slot)
 
-    def halves(self, acc: Buffer, width: int) -> Block:
-        """Combines the partial results pairwise, the upper half with the lower one."""
+    def halves(self, acc: Buffer, width: int, until: int) -> Block:
+        """Combines the partial results pairwise, the upper half with the lower one, until so many
+        are left.
+        """
         out: list[Stmt] = []
-        while width > 1:
+        while width > until:
             width //= 2
             lane = self.names.var("l")
             upper = Load(acc, (plus(lane, width),))

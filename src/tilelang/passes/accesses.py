@@ -1,0 +1,431 @@
+"""Accesses to flat arrays, and the conditions under which they are inside.
+
+What enters: loads and stores of buffers with one index for each axis, and what is known of the
+ranges. What leaves: accesses at flat indices. What the ranges do not prove is guarded: in global
+memory a read outside gives the safe value and a write outside does nothing; on chip an assertion is
+made before the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tilelang.dtypes import DType
+from tilelang.errors import Loc
+from tilelang.ir.affine import Form, is_stable
+from tilelang.ir.bounds import Env, prove
+from tilelang.ir.expr import (
+    INT32,
+    AddressOf,
+    AtomicLoad,
+    Binary,
+    BinaryOp,
+    Bitcast,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    LoadVector,
+    Pack,
+    Select,
+    Unary,
+    UnaryOp,
+    Var,
+    const,
+    int_value,
+)
+from tilelang.ir.node import Kind
+from tilelang.ir.thread import Addr, Array, Declare, Elem, Instr, Slot, Space, Write
+from tilelang.ir.tile import (
+    Assert,
+    Atomic,
+    AtomicStore,
+    Block,
+    If,
+    Let,
+    Store,
+    StoreVector,
+)
+from tilelang.passes.build import (
+    Names,
+    as_type,
+    both,
+    compare,
+    literal,
+    minus,
+    plus,
+    times,
+    unsupported,
+)
+
+INT64 = DType("int64")
+
+
+@dataclass
+class Place:
+    """Where a buffer lies: an array, and the first scalar in it. `safe` is what a read outside of
+    global memory gives.
+    """
+
+    buffer: Buffer
+    array: Array
+    offset: Expr
+    on_chip: bool
+    safe: Const
+
+    def strides(self) -> list[Expr]:
+        """How many scalars lie between neighbours along each axis."""
+        b, lanes = self.buffer, self.buffer.dtype.lanes
+        if b.strides is not None:
+            return [times(s, lanes) for s in b.strides]
+        out: list[Expr] = []
+        step: Expr = const(lanes)
+        for extent in reversed(b.shape):
+            out.insert(0, step)
+            step = times(step, extent)
+        return out
+
+    def wide(self) -> bool:
+        """Whether a flat index may need 64 bits."""
+        if self.array.size is None:
+            return True
+        size = int_value(self.array.size)
+        return size is None or size >= 1 << 31
+
+
+@dataclass
+class Record:
+    """The conditions of one access that are not proved."""
+
+    conditions: tuple[Expr, ...]
+    on_chip: bool
+    conditional: bool
+
+
+@dataclass
+class Accesses:
+    """What all accesses share: where buffers lie, and what loops around have settled.
+
+    `assumed` are conditions that hold here; of `outside` at least one does not.
+    """
+
+    places: dict[str, Place]
+    names: Names
+    assumed: frozenset[Expr] = frozenset()
+    outside: frozenset[Expr] = frozenset()
+    records: list[Record] = field(default_factory=list["Record"])
+    depth: int = 0
+
+    def begin(self, env: Env) -> Access:
+        """The accesses of one statement."""
+        return Access(self, env)
+
+    @contextmanager
+    def conditional(self) -> Generator[None]:
+        """Inside, statements may not run although the body around them does."""
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    @contextmanager
+    def recording(self) -> Generator[list[Record]]:
+        """Collects the accesses of a loop's own body."""
+        outer = self.records, self.depth
+        self.records, self.depth = [], 0
+        yield self.records
+        self.records, self.depth = outer
+
+    @contextmanager
+    def settled(self, assumed: Iterable[Expr], outside: Iterable[Expr] = ()) -> Generator[None]:
+        """Inside, more conditions are settled."""
+        before = self.assumed, self.outside
+        self.assumed, self.outside = self.assumed.union(assumed), frozenset(outside)
+        yield
+        self.assumed, self.outside = before
+
+
+class Access:
+    """The accesses of one statement: lowered expressions, and assertions to be made before it."""
+
+    def __init__(self, shared: Accesses, env: Env) -> None:
+        self.shared = shared
+        self.env = env
+        self.needed: dict[tuple[Expr, str], None] = {}
+        self.known: dict[tuple[Expr, Expr | None], Expr] = {}
+
+    # Expressions ---------------------------------------------------------------------------------
+
+    def expr(self, e: Expr, path: Expr | None = None, env: Env | None = None) -> Expr:
+        """An expression of the thread stage; it is evaluated where `path` holds (always: None)."""
+        if isinstance(e, (Const, Var)):
+            return e
+        key = (e, path)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self.lowered(e, path, env or self.env)
+        return found
+
+    def lowered(self, e: Expr, path: Expr | None, env: Env) -> Expr:
+        match e:
+            case AtomicLoad():
+                raise unsupported(e, "T.atomic_load")
+            case Load():
+                return self.load(e, path, env)
+            case LoadVector():
+                return self.load_vector(e, path, env)
+            case AddressOf():
+                at = self.place(e.buffer)
+                return Addr(
+                    at.array, self.index(at, self.all(e.indices, path, env), env), loc=e.loc
+                )
+            case Select(lazy=True):
+                return self.choice(e, path, env)
+            case _:
+                changes: dict[str, object] = {}
+                for f in e.fields():
+                    if f.metadata["kind"] is Kind.OPERAND:
+                        old = getattr(e, f.name)
+                        if isinstance(old, Expr):
+                            changes[f.name] = self.expr(old, path, env)
+                        elif isinstance(old, tuple):
+                            changes[f.name] = self.all(old, path, env)  # pyright: ignore[reportUnknownArgumentType]
+                return e.with_(**changes)
+
+    def all(self, items: Sequence[Expr], path: Expr | None, env: Env) -> tuple[Expr, ...]:
+        return tuple(self.expr(x, path, env) for x in items)
+
+    def choice(self, e: Select, path: Expr | None, env: Env) -> Expr:
+        """Loads of the arm that is not taken do not happen."""
+        cond = self.expr(e.cond, path, env)
+        if isinstance(cond, Const):
+            return self.expr(e.t if cond.value else e.f, path, env)
+        yes = cond if path is None else both((path, cond))
+        negated = Unary(UnaryOp.NOT, cond)
+        no = negated if path is None else both((path, negated))
+        t = self.expr(e.t, yes, env.assume(e.cond))
+        f = self.expr(e.f, no, env.assume(e.cond, holds=False))
+        return Select(cond, t, f, lazy=not (is_stable(t) and is_stable(f)))
+
+    def converted(self, e: Expr, dtype: DType) -> Expr:
+        """A value in another dtype."""
+        value = self.expr(e)
+        return value if value.dtype == dtype else Cast(value, dtype)
+
+    def place(self, buffer: Buffer) -> Place:
+        return self.shared.places[buffer.name]
+
+    def load(self, e: Load, path: Expr | None, env: Env) -> Expr:
+        at = self.place(e.buffer)
+        indices = self.all(e.indices, path, env)
+        conditions = self.conditions(at, indices, env, path)
+        if conditions is None:
+            return self.safe(at, e.dtype)
+        element = Elem(at.array, self.index(at, indices, env), e.dtype, loc=e.loc)
+        return self.guarded(at, element, conditions)
+
+    def safe(self, at: Place, dtype: DType) -> Expr:
+        return at.safe if dtype.is_scalar else _spread(at.safe, dtype)
+
+    def guarded(self, at: Place, element: Expr, conditions: tuple[Expr, ...]) -> Expr:
+        if not conditions or at.on_chip:
+            return element
+        return Select(both(conditions), element, self.safe(at, element.dtype), lazy=True)
+
+    def load_vector(self, e: LoadVector, path: Expr | None, env: Env) -> Expr:
+        at = self.place(e.buffer)
+        indices = self.all(e.indices, path, env)
+        pred = None if e.pred is None else self.expr(e.pred, path, env)
+        count = _scalars(e.type, at.array.type)
+        inner = path if pred is None else pred if path is None else both((path, pred))
+        conditions = self.conditions(at, indices, env, inner, count)
+        whole = at.array.type.with_lanes(count)
+        zero = _spread(literal(0, at.array.type), whole)
+        if conditions is None:
+            element: Expr = self.safe(at, whole)
+        else:
+            index = self.index(at, indices, env)
+            element = Elem(at.array, index, whole, align=at.array.type.bytes, loc=e.loc)
+            element = self.guarded(at, element, conditions)
+        if pred is not None:
+            element = Select(pred, element, zero, lazy=True)
+        return element if whole == e.type else Bitcast(element, e.type)
+
+    # Statements ----------------------------------------------------------------------------------
+
+    def store(self, stmt: Store) -> Block:
+        """A store of one element."""
+        if isinstance(stmt, AtomicStore):
+            raise unsupported(stmt, "T.atomic_store")
+        at = self.place(stmt.buffer)
+        value = self.converted(stmt.value, stmt.buffer.dtype)
+        return self.written(stmt, at, stmt.indices, value, 0)
+
+    def store_vector(self, stmt: StoreVector) -> Block:
+        """A store of neighbouring elements."""
+        at = self.place(stmt.buffer)
+        count = _scalars(stmt.value.dtype, at.array.type)
+        value, whole = self.expr(stmt.value), at.array.type.with_lanes(count)
+        if value.dtype != whole:
+            value = Bitcast(value, whole)
+        made = self.written(stmt, at, stmt.indices, value, at.array.type.bytes)
+        if stmt.pred is None or not made:
+            return made
+        return (If(self.expr(stmt.pred), made, loc=stmt.loc),)
+
+    def written(
+        self, stmt: Store | StoreVector, at: Place, where: tuple[Expr, ...], value: Expr, align: int
+    ) -> Block:
+        indices = self.all(where, None, self.env)
+        pred = self.expr(stmt.pred) if isinstance(stmt, StoreVector) and stmt.pred else None
+        lanes = value.dtype.lanes if isinstance(stmt, StoreVector) else 1
+        conditions = self.conditions(at, indices, self.env, pred, lanes)
+        if conditions is None:
+            return ()
+        align = align if value.dtype.lanes > 1 else 0
+        write = Write(at.array, self.index(at, indices, self.env), value, align=align, loc=stmt.loc)
+        if not conditions or at.on_chip:
+            return (write,)
+        return (If(both(conditions), (write,), loc=stmt.loc),)
+
+    def atomic(self, stmt: Atomic) -> Block:
+        """An update of one element; on chip nobody else is there to see it."""
+        at, dtype = self.place(stmt.dst.buffer), stmt.dst.buffer.dtype
+        if not isinstance(stmt.value, Expr) or dtype.is_vector:
+            raise unsupported(stmt, "an atomic update of a vector element")
+        value = self.converted(stmt.value, dtype)
+        indices = self.all(stmt.dst.mins, None, self.env)
+        conditions = self.conditions(at, indices, self.env, None)
+        previous = stmt.previous
+        if conditions is None:
+            return () if previous is None else (Let(previous, at.safe, loc=stmt.loc),)
+        slot = Slot(at.array, self.index(at, indices, self.env), 1)
+        local = at.array.space is Space.REGISTER
+        row = f"{'update' if local else 'atomic'}.{stmt.op.value}"
+        imm = (("order", stmt.memory_order),)
+        guard = both(conditions) if conditions and not at.on_chip else None
+        found = (
+            self.shared.names.var("old", dtype)
+            if guard is not None or previous is None
+            else previous
+        )
+        update = Instr(row, (slot,), (value,), results=(found,), imm=imm, loc=stmt.loc)
+        if guard is None:
+            return (update,)
+        if previous is None:
+            return (If(guard, (update,), loc=stmt.loc),)
+        kept = Array(self.shared.names.name("before"), dtype, const(1), space=Space.REGISTER)
+        keep = Write(kept, const(0), found, loc=stmt.loc)
+        return (
+            Declare(kept, init=at.safe, loc=stmt.loc),
+            If(guard, (update, keep), loc=stmt.loc),
+            Let(previous, Elem(kept, const(0), dtype), loc=stmt.loc),
+        )
+
+    # Indices and bounds --------------------------------------------------------------------------
+
+    def region(self, at: Place, mins: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
+        """The flat index of the first element of a region, which must be inside."""
+        lowered = self.all(mins, None, self.env)
+        self.require(at, self.unproved(at, lowered, self.env, extents), None)
+        return self.index(at, lowered, self.env)
+
+    def index(self, at: Place, indices: Sequence[Expr], env: Env) -> Expr:
+        """The flat index, as a sum of its terms: in 64 bits where 32 may not hold it."""
+        total = env.linear(at.offset)
+        rest: list[Expr] = []
+        dtype = INT64 if at.wide() else INT32
+        for i, step in zip(indices, at.strides(), strict=True):
+            size = int_value(step)
+            if size is not None:
+                total = total.plus(env.linear(i).scaled(size))
+            else:
+                rest.append(times(as_type(i, dtype), as_type(step, dtype)))
+        out = add_up(total, dtype) if total.terms or total.const or not rest else None
+        for term in reversed(rest):
+            out = term if out is None else plus(term, out)
+        return const(0) if out is None else out
+
+    def conditions(
+        self, at: Place, indices: Sequence[Expr], env: Env, path: Expr | None, lanes: int = 1
+    ) -> tuple[Expr, ...] | None:
+        """What must hold for an access to be inside, as far as it is not known; None if it is
+        outside for certain.
+        """
+        extents = [const(1)] * len(indices)
+        if lanes > 1 and at.buffer.dtype.is_scalar:
+            extents[-1] = const(lanes)
+        found = self.unproved(at, indices, env, extents)
+        shared = self.shared
+        if not at.on_chip and shared.outside and shared.outside <= set(found):
+            return None
+        if at.on_chip:
+            self.require(at, found, path)
+        elif found:
+            shared.records.append(Record(found, False, shared.depth > 0 or path is not None))
+        return found
+
+    def unproved(
+        self, at: Place, indices: Sequence[Expr], env: Env, extents: Sequence[Expr]
+    ) -> tuple[Expr, ...]:
+        out: list[Expr] = []
+        for i, size, extent in zip(indices, at.buffer.shape, extents, strict=True):
+            low = compare(BinaryOp.GE, i, 0)
+            one = int_value(extent) == 1
+            high = (
+                compare(BinaryOp.LT, i, size)
+                if one
+                else compare(BinaryOp.LE, plus(i, extent), size)
+            )
+            out += [c for c in (low, high) if not self.holds(c, env)]
+        return tuple(dict.fromkeys(out))
+
+    def holds(self, cond: Expr, env: Env) -> bool:
+        return cond in self.shared.assumed or prove(cond, env) is True
+
+    def require(self, at: Place, conditions: tuple[Expr, ...], path: Expr | None) -> None:
+        """Conditions that an assertion checks before the statement."""
+        if not conditions:
+            return
+        conditional = self.shared.depth > 0 or path is not None
+        self.shared.records.append(Record(conditions, True, conditional))
+        for c in conditions:
+            checked = c if path is None else Binary(BinaryOp.OR, Unary(UnaryOp.NOT, path), c)
+            self.needed[checked, at.buffer.name] = None
+
+    def assertions(self, loc: Loc | None) -> Block:
+        """What the accesses so far need to be checked."""
+        made = tuple(Assert(c, message=outside_message(b), loc=loc) for c, b in self.needed)
+        self.needed.clear()
+        return made
+
+
+def outside_message(name: str) -> str:
+    """What is said of an index outside a buffer on chip."""
+    return f"an index of {name} is outside its extent"
+
+
+def _scalars(dtype: DType, base: DType) -> int:
+    return max(1, dtype.bits * dtype.lanes // base.bits)
+
+
+def _spread(value: Const, dtype: DType) -> Expr:
+    return value if dtype.is_scalar else Pack((value,), dtype)
+
+
+def add_up(form: Form, dtype: DType) -> Expr:
+    """The expression of a form, its constant last."""
+    out: Expr | None = None
+    for atom, factor in form.terms.items():
+        term = times(as_type(atom, dtype), Const(abs(factor), dtype))
+        if out is None:
+            out = term if factor > 0 else minus(Const(0, dtype), term)
+        else:
+            out = plus(out, term) if factor > 0 else minus(out, term)
+    if out is None:
+        return Const(form.const, dtype)
+    if form.const < 0:
+        return minus(out, Const(-form.const, dtype))
+    return plus(out, Const(form.const, dtype))

@@ -1,0 +1,496 @@
+"""Buffers as flat arrays: the step from the tile stage to the thread stage.
+
+What enters: a function that holds scalar statements, loops and packed products only. What leaves: a
+`Program` in which every access is an `Elem` or `Write` at a flat index. Bounds that ranges do not
+prove become guards: in global memory a read outside gives the safe value and a write outside does
+nothing, on chip an `Assert` reports it. Guards are hoisted out of a loop by splitting it into the
+part where all of them hold and the edges (`passes/split_loops.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tilelang.dtypes import const_value
+from tilelang.errors import error
+from tilelang.ir.bounds import Env
+from tilelang.ir.expr import (
+    BOOL,
+    AddressOf,
+    Buffer,
+    Const,
+    Expr,
+    Var,
+    const,
+    int_value,
+)
+from tilelang.ir.node import Node
+from tilelang.ir.simplify import simplify
+from tilelang.ir.special import MakeTensor
+from tilelang.ir.thread import (
+    HANDLE,
+    Addr,
+    Argument,
+    Array,
+    At,
+    Declare,
+    Instr,
+    Kernel,
+    Program,
+    Slot,
+    Space,
+    TensorMap,
+    Write,
+)
+from tilelang.ir.tile import (
+    Alloc,
+    Annotate,
+    Assert,
+    Assume,
+    Atomic,
+    Block,
+    Break,
+    Continue,
+    For,
+    Function,
+    Gemm,
+    If,
+    Launch,
+    Let,
+    Print,
+    Stmt,
+    Store,
+    StoreVector,
+    ThreadReturn,
+    View,
+    While,
+)
+from tilelang.isa.target import Target
+from tilelang.passes.accesses import Accesses, Place
+from tilelang.passes.build import Names, plus, serial, times, unsupported
+from tilelang.passes.split_loops import Splitter
+from tilelang.scopes import Dialect, Memory, memory_of
+
+ON_CHIP_ALIGN = 64
+"""Bytes: a cache line, and the widest vector register."""
+
+
+def lower_memory(fn: Function, target: Target) -> Program:
+    """The program with flat arrays, guarded where bounds are not proved."""
+    del target
+    return _Lowering(fn).program()
+
+
+class _Lowering:
+    """One function."""
+
+    def __init__(self, fn: Function) -> None:
+        self.fn = fn
+        self.names = Names(fn)
+        self.dialect = Dialect(fn.dialect)
+        self.places: dict[str, Place] = {}
+        self.addressed = _addressed(fn)
+        self.safe: dict[str, float] = {}
+        self.acc = Accesses(self.places, self.names)
+        self.split = Splitter(self.acc, self.names, self.block)
+
+    # Host level ----------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        """The whole program."""
+        params: list[Argument] = []
+        for p in self.fn.params:
+            if p.buffer is None:
+                params.append(Argument(p.name, var=p.var, pointer=p.pointer, loc=p.loc))
+                continue
+            b = p.buffer
+            array = Array(b.name, b.dtype.base, _size(b), loc=p.loc)
+            self.places[b.name] = self.placed(b, array)
+            params.append(
+                Argument(
+                    p.name,
+                    array=array,
+                    shape=_scalar_shape(b),
+                    strides=b.strides,
+                    pointer=p.pointer,
+                    loc=p.loc,
+                )
+            )
+        body = self.block(self.fn.body, Env.of_function(self.fn, wraps=False))
+        return Program(
+            self.fn.name,
+            tuple(params),
+            self.fn.dynamic,
+            body,
+            outputs=self.fn.outputs,
+            attrs=self.fn.attrs,
+            loc=self.fn.loc,
+        )
+
+    def placed(self, b: Buffer, array: Array, offset: Expr | None = None) -> Place:
+        """A buffer that lies in an array, `offset` scalars from its start."""
+        return Place(
+            b,
+            array,
+            const(0) if offset is None else offset,
+            on_chip=not self.is_global(b),
+            safe=self.safe_value(b),
+        )
+
+    def is_global(self, b: Buffer) -> bool:
+        return memory_of(self.dialect, b.scope) is Memory.GLOBAL
+
+    def safe_value(self, b: Buffer) -> Const:
+        """What a read outside gives."""
+        base = b.dtype.base
+        return Const(const_value(self.safe.get(b.name, 0), base), base)
+
+    def launch(self, stmt: Launch, env: Env) -> Block:
+        """One launch, with the workspaces that it allocates before it."""
+        self.annotated(stmt.body)
+        inside = env.enter_launch(stmt)
+        zeros: dict[str, Expr] = {v.name: Const(0, v.type) for v in stmt.thread_vars}
+        body = tuple(substituted(s, zeros) for s in stmt.body)
+        workspaces = [
+            s for s in _statements(body) if isinstance(s, Alloc) and self.is_global(s.buffer)
+        ]
+        before = tuple(d for w in workspaces for d in self.alloc(w, env))
+        lowered = self.block(body, inside)
+        grid = tuple(simplify(e, env, wraps=False) for e in stmt.grid)
+        kernel = Kernel(
+            self.names.name(f"{self.fn.name}_kernel"),
+            (),
+            grid,
+            (1,),
+            stmt.vars,
+            (),
+            lowered,
+            loc=stmt.loc,
+        )
+        return (*before, kernel.with_(params=captured(kernel)))
+
+    def annotated(self, body: Block) -> None:
+        """Take in the safe values that the author gave."""
+        for stmt in _statements(body):
+            if not isinstance(stmt, Annotate) or stmt.kind != "safe_value":
+                continue
+            given = list(stmt.values) or [
+                e.value if isinstance(e, Const) else None for e in stmt.exprs
+            ]
+            for b, value in zip(stmt.buffers, given, strict=True):
+                if value is None:
+                    raise error(
+                        "value",
+                        "a safe value that is not a constant",
+                        stmt.loc,
+                        expected="a number",
+                    )
+                self.safe[b.name] = value
+                if b.name in self.places:
+                    self.places[b.name].safe = self.safe_value(b)
+
+    # Statements ----------------------------------------------------------------------------------
+
+    def block(self, body: Block, env: Env) -> Block:
+        """Statements in order."""
+        out: list[Stmt] = []
+        for stmt in body:
+            out += self.statement(stmt, env)
+            env = env.after(stmt)
+        return tuple(out)
+
+    def statement(self, stmt: Stmt, env: Env) -> Block:
+        """One statement, after the assertions that its accesses on chip need."""
+        match stmt:
+            case Alloc():
+                return () if self.in_launch_workspace(stmt) else self.alloc(stmt, env)
+            case View():
+                return self.view(stmt, env)
+            case MakeTensor():
+                return self.make_tensor(stmt, env)
+            case Launch():
+                return self.launch(stmt, env)
+            case For():
+                return self.split.loop(stmt, env)
+            case If():
+                return self.branch(stmt, env)
+            case While():
+                return self.while_(stmt, env)
+            case Annotate():
+                return ()
+            case _:
+                return self.simple(stmt, env)
+
+    def simple(self, stmt: Stmt, env: Env) -> Block:
+        """A statement without blocks."""
+        x = self.acc.begin(env)
+        match stmt:
+            case Let():
+                made: Block = (stmt.with_(value=x.expr(stmt.value)),)
+            case Store():
+                made = x.store(stmt)
+            case StoreVector():
+                made = x.store_vector(stmt)
+            case Assert() | Assume():
+                made = (stmt.with_(cond=x.expr(stmt.cond)),)
+            case Print():
+                made = self.print_(stmt, env)
+            case Atomic():
+                made = x.atomic(stmt)
+            case Gemm():
+                made = self.gemm(stmt, env)
+            case Break() | Continue() | ThreadReturn():
+                made = (stmt,)
+            case _:
+                raise unsupported(stmt, _title(stmt))
+        return (*x.assertions(stmt.loc), *made)
+
+    def branch(self, stmt: If, env: Env) -> Block:
+        """A condition."""
+        x = self.acc.begin(env)
+        cond = simplify(x.expr(stmt.cond), env)
+        yes, no = env.assume(stmt.cond), env.assume(stmt.cond, holds=False)
+        if isinstance(cond, Const):
+            return self.block(stmt.then, yes) if cond.value else self.block(stmt.orelse, no)
+        checks = x.assertions(stmt.loc)
+        with self.acc.conditional():
+            made = If(
+                cond, self.block(stmt.then, yes), orelse=self.block(stmt.orelse, no), loc=stmt.loc
+            )
+        return (*checks, made)
+
+    def while_(self, stmt: While, env: Env) -> Block:
+        """A loop whose condition is evaluated before each round, with its assertions."""
+        x = self.acc.begin(env)
+        cond = x.expr(stmt.cond)
+        checks = x.assertions(stmt.loc)
+        with self.acc.conditional():
+            body = self.block(stmt.body, env.assume(stmt.cond))
+        if not checks:
+            return (While(cond, body, loc=stmt.loc),)
+        stop = If(cond, (), orelse=(Break(loc=stmt.loc),), loc=stmt.loc)
+        return (While(Const(True, BOOL), (*checks, stop, *body), loc=stmt.loc),)
+
+    # Storage -------------------------------------------------------------------------------------
+
+    def in_launch_workspace(self, stmt: Alloc) -> bool:
+        """Whether the launch has made it before."""
+        return self.is_global(stmt.buffer) and stmt.buffer.name in self.places
+
+    def alloc(self, stmt: Alloc, env: Env) -> Block:
+        """Storage for a buffer."""
+        b = stmt.buffer
+        memory = memory_of(self.dialect, b.scope)
+        size = simplify(_size(b) or const(0), env, wraps=False)
+        if memory is Memory.GLOBAL:
+            array = Array(b.name, b.dtype.base, size, align=ON_CHIP_ALIGN)
+            self.places[b.name] = self.placed(b, array)
+            return (Declare(array, loc=stmt.loc),)
+        count = int_value(size)
+        if count is None:
+            raise error(
+                "shape",
+                f"{b.name} has a size that is known only when the kernel runs",
+                stmt.loc,
+                expected="constant extents for a buffer on chip",
+            )
+        space = self.space(memory, b, count)
+        align = ON_CHIP_ALIGN if space is Space.SHARED else 0
+        array = Array(b.name, b.dtype.base, const(count), space=space, align=align)
+        self.places[b.name] = self.placed(b, array)
+        init = stmt.init
+        if init is None and memory is Memory.VAR:
+            init = Const(const_value(0, b.dtype.base), b.dtype.base)
+        if init is None:
+            return (Declare(array, loc=stmt.loc),)
+        x = self.acc.begin(env)
+        value = x.converted(init, b.dtype.base)
+        checks = x.assertions(stmt.loc)
+        if count == 1:
+            return (*checks, Declare(array, init=value, loc=stmt.loc))
+        fill = Let(self.names.var("first", value.dtype), value, loc=stmt.loc)
+        k = self.names.var("k")
+        loop = serial(k, count, (Write(array, k, fill.var, loc=stmt.loc),), stmt.loc)
+        return (*checks, Declare(array, loc=stmt.loc), fill, loop)
+
+    def space(self, memory: Memory, b: Buffer, count: int) -> Space:
+        """Where a buffer on chip goes: variables to registers, small arrays of a thread to its
+        stack, the rest to the arena of the block.
+        """
+        if memory not in (Memory.LOCAL, Memory.VAR):
+            return Space.SHARED
+        if count == 1 and b.name not in self.addressed:
+            return Space.REGISTER
+        return Space.LOCAL if count * b.dtype.bytes <= 4096 else Space.SHARED
+
+    def view(self, stmt: View, env: Env) -> Block:
+        """A second name: the same array where the element size is the same, else one at an
+        address.
+        """
+        source, b = self.places[stmt.source.name], stmt.buffer
+        if stmt.source.strides is not None:
+            raise unsupported(stmt, "a view of a buffer with strides")
+        x = self.acc.begin(env)
+        offset = const(0) if stmt.offset is None else x.expr(stmt.offset)
+        checks = x.assertions(stmt.loc)
+        first = plus(source.offset, times(offset, stmt.source.dtype.lanes))
+        base, own = source.array.type, b.dtype.base
+        if base == own:
+            self.places[b.name] = self.placed(b, source.array, first)
+            return checks
+        if base.bits != own.bits and (base.is_subbyte or own.is_subbyte):
+            raise error(
+                "dtype",
+                f"a view of {base} memory as {own}",
+                stmt.loc,
+                expected="types of whole bytes, or of the same number of bits",
+                help="convert the elements one by one",
+            )
+        array = Array(b.name, own, _size(b), space=source.array.space)
+        self.places[b.name] = self.placed(b, array)
+        return (*checks, At(array, Addr(source.array, first), loc=stmt.loc))
+
+    def make_tensor(self, stmt: MakeTensor, env: Env) -> Block:
+        """A buffer at an address."""
+        x = self.acc.begin(env)
+        address = x.expr(stmt.address)
+        array = Array(stmt.buffer.name, stmt.buffer.dtype.base, _size(stmt.buffer))
+        self.places[stmt.buffer.name] = self.placed(stmt.buffer, array)
+        if address.dtype != HANDLE:
+            raise unsupported(stmt, f"a tensor at an address of type {address.dtype}")
+        return (*x.assertions(stmt.loc), At(array, address, loc=stmt.loc))
+
+    # Instructions --------------------------------------------------------------------------------
+
+    def gemm(self, stmt: Gemm, env: Env) -> Block:
+        """A product on packed operands."""
+        x = self.acc.begin(env)
+        imm: dict[str, int] = {}
+        slots: dict[str, Slot] = {}
+        for name in ("a", "b", "c"):
+            r = getattr(stmt, name)
+            at = self.places[r.buffer.name]
+            rows, columns = (int_value(e) or 0 for e in r.extents[-2:])
+            pitch = int_value(at.strides()[-2])
+            if pitch is None:
+                raise unsupported(stmt, "a product of a buffer with runtime strides")
+            index = x.region(at, r.mins, r.extents)
+            slots[name] = Slot(at.array, index, max(0, (rows - 1) * pitch + columns))
+            turned = name == "a" and stmt.transpose_a
+            imm |= {f"{name}_row": 1 if turned else pitch}
+            if name == "a":
+                imm |= {"a_col": pitch if turned else 1}
+            if name == "c":
+                imm |= {"m": rows, "n": columns}
+        a = stmt.a.extents
+        imm["k"] = int_value(a[-2 if stmt.transpose_a else -1]) or 0
+        checks = x.assertions(stmt.loc)
+        if 0 in (imm["m"], imm["n"]):
+            return checks
+        product = Instr(
+            "gemm.tile",
+            (slots["c"],),
+            (slots["a"], slots["b"], x.expr(stmt.clear_accum)),
+            imm=tuple(imm.items()),
+            loc=stmt.loc,
+        )
+        return (*checks, product)
+
+    def print_(self, stmt: Print, env: Env) -> Block:
+        """A value, or every element of a buffer."""
+        x = self.acc.begin(env)
+        if stmt.value is None:
+            return (stmt,)
+        if isinstance(stmt.value, Expr):
+            value = x.expr(stmt.value)
+            return (*x.assertions(stmt.loc), stmt.with_(value=value))
+        b = stmt.value
+        at = self.places[b.name]
+        if at.buffer.strides is not None:
+            raise unsupported(stmt, "printing a buffer with strides")
+        k = self.names.var("k")
+        element = Slot(at.array, plus(at.offset, k), 1)
+        one = Instr(
+            "print.element",
+            (),
+            (element, k),
+            imm=(("message", stmt.message), ("buffer", b.name)),
+            loc=stmt.loc,
+        )
+        size = _size(b) or const(0)
+        return (serial(k, size, (one,), stmt.loc),)
+
+
+# Parts -------------------------------------------------------------------------------------------
+
+
+def _title(stmt: Stmt) -> str:
+    return f"T.{type(stmt).__name__}"
+
+
+def _scalar_shape(b: Buffer) -> tuple[Expr, ...]:
+    return b.shape if b.dtype.is_scalar else (*b.shape, const(b.dtype.lanes))
+
+
+def _size(b: Buffer) -> Expr | None:
+    """How many scalars a buffer without strides holds."""
+    if b.strides is not None:
+        return None
+    total: Expr = const(b.dtype.lanes)
+    for extent in b.shape:
+        total = times(total, extent)
+    return total
+
+
+def _statements(body: Block) -> Iterator[Stmt]:
+    for stmt in body:
+        yield stmt
+        for child in stmt.children():
+            if isinstance(child, Stmt):
+                yield from _statements((child,))
+
+
+def _addressed(fn: Function) -> set[str]:
+    """Buffers that need an address."""
+    found: set[str] = set()
+    for node in fn.walk():
+        if isinstance(node, View):
+            found |= {node.source.name, node.buffer.name}
+        elif isinstance(node, AddressOf):
+            found.add(node.buffer.name)
+    return found
+
+
+def substituted(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
+    """A statement with variables replaced, also in the shapes of the buffers that it names."""
+    if not values:
+        return stmt
+
+    def one(node: Node) -> Node | None:
+        return values.get(node.name) if isinstance(node, Var) else None
+
+    return stmt.rewrite(one)
+
+
+def captured(kernel: Kernel) -> tuple[Array | Var | TensorMap, ...]:
+    """What the body of a kernel uses from outside: arrays first, then scalars, by first use."""
+    inside: set[str] = {v.name for v in (*kernel.vars, *kernel.thread_vars)}
+    used: dict[str, Array | Var | TensorMap] = {}
+    stack: list[Node] = list(reversed(kernel.body))
+    while stack:
+        node = stack.pop()
+        for f in node.fields():
+            if f.metadata["kind"].value == "binds":
+                value: Any = getattr(node, f.name)
+                for thing in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType]
+                    if isinstance(thing, (Array, Var, TensorMap)):
+                        inside.add(thing.name)
+                        stack.extend(thing.children())
+        if isinstance(node, (Array, Var, TensorMap)):
+            used.setdefault(node.name, node)
+            if isinstance(node, Array):
+                continue
+        stack.extend(reversed(list(node.children())))
+    found = [n for name, n in used.items() if name not in inside]
+    return tuple(sorted(found, key=lambda n: not isinstance(n, Array)))

@@ -1,0 +1,69 @@
+"""The passes of each kind of target, in order.
+
+What enters: a function of the tile stage and a target. What leaves: a `Program` of the thread stage
+for that target. Each entry says what holds after it; a pass relies on what those before it
+guarantee and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from tilelang.errors import error
+from tilelang.ir.node import Node
+from tilelang.ir.thread import Program
+from tilelang.ir.tile import Function
+from tilelang.isa.target import BackendName, Target
+from tilelang.passes.canonicalize import canonicalize
+from tilelang.passes.lower_copies import lower_copies
+from tilelang.passes.lower_gemm import lower_gemm
+from tilelang.passes.lower_memory import lower_memory
+from tilelang.passes.lower_parallel import lower_parallel
+from tilelang.passes.lower_reductions import lower_reductions
+from tilelang.passes.plan_memory import plan_memory
+from tilelang.passes.widen_arithmetic import widen_arithmetic
+
+Pass = (
+    Callable[[Function, Target], Function]
+    | Callable[[Function, Target], Program]
+    | Callable[[Program, Target], Program]
+)
+Watch = Callable[[str, Node], None]
+
+ONE_THREAD: tuple[Pass, ...] = (
+    canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
+    lower_gemm,  # products have packed operands on chip, of one computing type
+    lower_reductions,  # no reductions and scans: loops with explicit partial results
+    lower_copies,  # no operations on tiles but packed products
+    lower_parallel,  # no parallel nests: loops, the innermost in lockstep where it can be
+    widen_arithmetic,  # operators work on float32, float64 and whole bytes
+    lower_memory,  # the thread stage: flat arrays, guards, kernels
+    plan_memory,  # every shared array has its place
+)
+"""For a machine on which one thread runs a block."""
+
+PIPELINES: Mapping[BackendName, tuple[Pass, ...]] = {"cpu": ONE_THREAD}
+"""The passes for the hardware of each kind of target."""
+
+
+def lower(fn: Function, target: Target, watch: Watch | None = None) -> Program:
+    """The program of the thread stage that does on `target` what `fn` means.
+
+    `watch` is told the name of each pass and what it made. Raises a `TileError` of kind `target`
+    for what the target cannot run.
+    """
+    passes = PIPELINES.get(target.backend) if target.mode == "native" else None
+    if passes is None:
+        raise error(
+            "target",
+            f"there is no lowering for the target {target}",
+            fn.loc,
+            expected=", ".join(PIPELINES),
+        )
+    at: Node = fn
+    for one in passes:
+        at = cast("Callable[[Node, Target], Node]", one)(at, target)
+        if watch is not None:
+            watch(one.__name__, at)
+    return cast("Program", at)

@@ -1,0 +1,151 @@
+"""Places for the shared arrays of a block: arrays that are not needed at the same time share one.
+
+What enters: a program whose shared arrays have no place. What leaves: one in which each has an
+offset in its kernel's pool, and the pool has its size. An array is needed from its first use to its
+last; a use inside a loop counts for the whole loop if the array was declared outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilelang.ir.expr import int_value
+from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.thread import Array, At, Declare, Kernel, Program, Space
+from tilelang.ir.tile import Block, For, Stmt, While
+from tilelang.isa.target import Target
+
+
+def plan_memory(program: Program, target: Target) -> Program:
+    """Every shared array has a place."""
+    del target
+
+    def one(node: Node) -> Node | None:
+        return _planned(node) if isinstance(node, Kernel) else None
+
+    return program.rewrite(one)
+
+
+@dataclass
+class _Life:
+    """When an array is needed, by the numbers of statements."""
+
+    array: Array
+    declared: int
+    first: int = -1
+    last: int = -1
+
+    def use(self, first: int, last: int) -> None:
+        """One more time at which it is needed."""
+        self.first = first if self.first < 0 else min(self.first, first)
+        self.last = max(self.last, last)
+
+    def meets(self, other: _Life) -> bool:
+        """Whether both are needed at some time."""
+        return self.first <= other.last and other.first <= self.last
+
+    @property
+    def bytes(self) -> int:
+        """The size in memory."""
+        size = int_value(self.array.size) if self.array.size is not None else 0
+        return ((size or 0) * self.array.type.bits + 7) // 8
+
+
+def _planned(kernel: Kernel) -> Kernel:
+    lives = _Lives()
+    lives.block(kernel.body, [])
+    found = [v for v in lives.of.values() if v.first >= 0]
+    offsets: dict[str, int] = dict.fromkeys(lives.of, 0)
+    done: list[_Life] = []
+    size = 0
+    for life in sorted(found, key=lambda v: (-v.bytes, v.declared)):
+        at = _free_place(life, [(offsets[o.array.name], o.bytes) for o in done if o.meets(life)])
+        offsets[life.array.name] = at
+        size = max(size, at + life.bytes)
+        done.append(life)
+    unused = {v.array.name for v in lives.of.values() if v.first < 0}
+
+    def place(node: Node) -> Node | tuple[Node, ...] | None:
+        if isinstance(node, Declare) and node.array.name in offsets:
+            if node.array.name in unused:
+                return ()
+            return node.with_(offset=offsets[node.array.name])
+        return None
+
+    return kernel.rewrite(place).with_(shared=size)
+
+
+def _free_place(life: _Life, taken: list[tuple[int, int]]) -> int:
+    """The lowest offset at which the array fits between those that are needed at the same time."""
+    align = max(1, life.array.align or life.array.type.bytes)
+    at = 0
+    for start, size in sorted(taken):
+        if at + life.bytes <= start:
+            break
+        at = max(at, -(-(start + size) // align) * align)
+    return at
+
+
+class _Lives:
+    """Numbers statements, and collects when each shared array is needed."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, _Life] = {}
+        self.root: dict[str, str] = {}
+        self.clock = 0
+
+    def block(self, body: Block, loops: list[tuple[int, int]]) -> None:
+        for stmt in body:
+            self.statement(stmt, loops)
+
+    def statement(self, stmt: Stmt, loops: list[tuple[int, int]]) -> None:
+        now = self.clock
+        self.clock += 1
+        if isinstance(stmt, Declare) and stmt.array.space is Space.SHARED:
+            self.of[stmt.array.name] = _Life(stmt.array, now)
+            return
+        used = {self.root.get(a.name, a.name) for a in _arrays(stmt)}
+        if isinstance(stmt, At):
+            shared = [name for name in used if name in self.of]
+            if shared:
+                self.root[stmt.array.name] = shared[0]
+        inner = loops
+        end = now
+        blocks = [getattr(stmt, f.name) for f in stmt.fields() if f.metadata["kind"] is Kind.BODY]
+        if blocks:
+            end = now + _count(blocks)
+            if isinstance(stmt, (For, While)):
+                inner = [*loops, (now, end)]
+        for name in used:
+            self.use(name, now, loops)
+        for block in blocks:
+            self.block(block, inner)
+
+    def use(self, name: str, now: int, loops: list[tuple[int, int]]) -> None:
+        life = self.of.get(name)
+        if life is None:
+            return
+        around = [loop for loop in loops if loop[0] > life.declared]
+        life.use(*(around[0] if around else (now, now)))
+
+
+def _count(blocks: list[Block]) -> int:
+    """How many statements lie inside."""
+    return sum(len(list(_nested(s))) for block in blocks for s in block)
+
+
+def _nested(stmt: Stmt) -> Iterator[Stmt]:
+    yield stmt
+    for f in stmt.fields():
+        if f.metadata["kind"] is Kind.BODY:
+            for inner in getattr(stmt, f.name):
+                yield from _nested(inner)
+
+
+def _arrays(stmt: Stmt) -> Iterator[Array]:
+    """The arrays in a statement's own operands."""
+    for f in stmt.fields():
+        if f.metadata["kind"] is Kind.OPERAND:
+            for node in flat(getattr(stmt, f.name)):
+                yield from (n for n in node.walk() if isinstance(n, Array))

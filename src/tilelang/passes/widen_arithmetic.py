@@ -1,0 +1,72 @@
+"""Arithmetic of narrow types in float32 and int32, with one rounding after each operation.
+
+What enters: a function of the tile stage. What leaves: one whose operators and maths functions work
+on integers of whole bytes, float32 and float64 only. Other floats (16 bits and fewer, tfloat32) and
+integers of fewer than 8 bits are converted around each operation, by the rules of `dtypes.cast`
+(semantics rules 8, 9 and 11).
+"""
+
+from __future__ import annotations
+
+from tilelang.dtypes import DType
+from tilelang.ir.expr import Binary, BinaryOp, Call, Cast, Expr, Unary, UnaryOp
+from tilelang.ir.node import Node
+from tilelang.ir.tile import Function
+from tilelang.isa.target import Target
+
+F32, I32 = DType("float32"), DType("int32")
+_EXACT = (BinaryOp.MIN, BinaryOp.MAX)
+
+
+def widen_arithmetic(fn: Function, target: Target) -> Function:
+    """No operator works on a narrow type."""
+    del target
+    return fn.rewrite(_widened)
+
+
+def computing_type(dtype: DType) -> DType:
+    """The type that arithmetic on `dtype` is done in; itself if a machine has it."""
+    if dtype.is_float and dtype.base not in ("float32", "float64"):
+        return F32.with_lanes(dtype.lanes)
+    if dtype.is_integer and dtype.is_subbyte:
+        return I32.with_lanes(dtype.lanes)
+    return dtype
+
+
+def _widened(node: Node) -> Node | None:
+    match node:
+        case Binary():
+            wide = computing_type(node.a.dtype)
+            if wide == node.a.dtype:
+                return None
+            inner = Binary(node.op, Cast(node.a, wide), Cast(node.b, wide))
+            return inner if node.op.is_compare else _back(inner, node.dtype, node.op in _EXACT)
+        case Unary(op=UnaryOp.NEG | UnaryOp.BITNOT):
+            wide = computing_type(node.a.dtype)
+            if wide == node.a.dtype:
+                return None
+            return _back(Unary(node.op, Cast(node.a, wide)), node.dtype, True)
+        case Call() if node.args:
+            return _call(node)
+        case _:
+            return None
+
+
+def _call(node: Call) -> Expr | None:
+    first = node.args[0].dtype
+    wide = computing_type(first)
+    if wide == first:
+        return None
+    same = node.type == first
+    inner = Call(
+        node.fn,
+        tuple(Cast(a, wide) for a in node.args),
+        wide if same else node.type,
+        params=node.params,
+    )
+    return _back(inner, node.type, node.fn in ("abs",)) if same else inner
+
+
+def _back(e: Expr, dtype: DType, exact: bool) -> Expr:
+    """A result in its own type; an `exact` one is a value of it already, so infinity stays."""
+    return Cast(e, dtype, saturate=not exact)
