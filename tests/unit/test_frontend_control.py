@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilelang.language as T
-from frontend_run import check_same, compiled, kernel_of, run_kernel, script
+from frontend_run import check_same, compiled, defined, kernel_of, run_kernel, script
 from tilelang.errors import TileNotImplementedError, TileRuntimeError, TileTypeError, TileValueError
 
 # -- if --------------------------------------------------------------------------------------------
@@ -734,20 +734,21 @@ def test_code_after_a_break_is_left_out_with_a_warning():
     check_same(body)
 
 
-@pytest.mark.parametrize("kind", ["for", "while"])
-def test_else_of_a_loop_is_refused(kind):
-    def for_else(A, B, var):
-        for i in range(4):
-            B[i] = 1
-        B[0] = 2
-
-    def while_else(A, B, var):
-        while A[0] > 0:
+@pytest.mark.parametrize("loop", ["for i in range(4):", "while A[0] > 0:", "for i in [1, 2]:"])
+def test_else_of_a_loop_is_refused(loop):
+    fn = defined(
+        f"""
+def fn(A: T.Tensor((4,), "int32")):
+    with T.Kernel(1, threads=1):
+        {loop}
             A[0] = 0
-        B[0] = 2
-
-    with pytest.raises(TileNotImplementedError, match="`else` of a loop"):
-        kernel_of(for_else if kind == "for" else while_else)
+        else:
+            A[1] = 2
+"""
+    )
+    with pytest.raises(TileNotImplementedError, match="`else` of a loop") as caught:
+        script(fn)
+    assert caught.value.diagnostics[0].loc.line == 7
 
 
 # -- return, raise, assert ---------------------------------------------------------------------------

@@ -23,9 +23,11 @@ from tilelang.ir.expr import (
     Expr,
     Load,
     Region,
+    Var,
     const,
     int_value,
 )
+from tilelang.ir.node import Node
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tile import Copy, Fill, Store
 from tilelang.language.shapes import check_match, extent, here, plain, shape_of
@@ -412,7 +414,7 @@ def _axis_range(buffer: Buffer, axis: int, part: slice[Any, Any, Any]) -> tuple[
     size = buffer.shape[axis]
     low = const(0) if part.start is None else _bound(buffer, axis, part.start)
     high = size if part.stop is None else _bound(buffer, axis, part.stop)
-    extent_ = simplify(Binary(BinaryOp.SUB, *_same_width(high, low)))
+    extent_ = _difference(high, low)
     known = int_value(extent_)
     if known is not None and known < 0:
         raise _bad(
@@ -423,6 +425,21 @@ def _axis_range(buffer: Buffer, axis: int, part: slice[Any, Any, Any]) -> tuple[
         )
     check_on_chip(buffer, axis, low, extent_)
     return low, extent_
+
+
+def _difference(high: Expr, low: Expr) -> Expr:
+    """`high - low`. Both are computed here, so an element that is read in both is one value."""
+    a, b = _same_width(high, low)
+    reads: dict[Node, Var] = {}
+
+    def named(n: Node) -> Node | None:
+        return reads.setdefault(n, Var(f"?{len(reads)}", n.dtype)) if isinstance(n, Load) else None
+
+    hidden = [named(e) or e.rewrite(named) for e in (a, b)]
+    found = simplify(Binary(BinaryOp.SUB, *cast("list[Expr]", hidden)))
+    if any(n in reads.values() for n in found.walk()):
+        return simplify(Binary(BinaryOp.SUB, a, b))
+    return found
 
 
 def _bound(buffer: Buffer, axis: int, x: Any) -> Expr:
