@@ -38,6 +38,7 @@ class Whole:
     """What a buffer and a slice have in common: many elements, while operators work on one."""
 
     _what = "something with many elements"
+    __array_ufunc__ = None  # an operand of NumPy leaves the operation to this class
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise _bad(

@@ -45,6 +45,8 @@ class Value:
 
     __slots__ = ("_expr",)
 
+    __array_ufunc__ = None  # a NumPy scalar on the left leaves the operation to this class
+
     def __init__(self, expr: Expr) -> None:
         self._expr = expr
 
