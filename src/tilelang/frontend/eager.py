@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from tilelang import dtypes
 from tilelang.dtypes import DType
 from tilelang.errors import EagerJITBuildError, Loc, TileTypeError, error
 from tilelang.frontend.function import PrimFunc
@@ -34,7 +33,7 @@ from tilelang.ir.build import Builder
 from tilelang.ir.expr import Buffer, Var
 from tilelang.ir.tile import Param
 from tilelang.language.buffers import BufferRef, here, shape_of
-from tilelang.language.values import Value, is_scalar
+from tilelang.language.values import Value, element_type, is_scalar
 
 
 @dataclass(frozen=True)
@@ -162,9 +161,7 @@ def const(name: str, dtype: Any = "int32") -> Any:
             here(),
             help="use T.dynamic for a size that varies, or a Python value",
         )
-    values = [
-        _const(builder, n, DType(dtypes.dtype(dtype))) for n in name.replace(",", " ").split()
-    ]
+    values = [_const(builder, n, element_type(dtype)) for n in name.replace(",", " ").split()]
     return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -203,7 +200,7 @@ def empty(*shape: Any, dtype: Any = "float32") -> BufferRef:
     if not sizes:
         raise error("shape", "T.empty without extents", here(), expected="at least one axis")
     name = builder.unique(builder.name_hint("out"))
-    buffer = Buffer(name, DType(dtypes.dtype(dtype)), sizes, loc=here())
+    buffer = Buffer(name, element_type(dtype), sizes, loc=here())
     builder.params.append(Param(name, buffer=buffer, loc=here()))
     builder.define(buffer)
     builder.eager.empties.append(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tilelang import dtypes, scopes
+from tilelang import scopes
 from tilelang.dtypes import DType
 from tilelang.errors import TileTypeError, TileValueError, error
 from tilelang.ir import build
@@ -17,7 +17,7 @@ from tilelang.ir.build import Builder
 from tilelang.ir.expr import Buffer, Expr, int_value
 from tilelang.ir.tile import Alloc
 from tilelang.language.buffers import BufferRef, VarRef, here, shape_of
-from tilelang.language.values import as_expr, is_scalar
+from tilelang.language.values import as_expr, element_type, is_scalar
 from tilelang.scopes import Dialect
 
 
@@ -59,7 +59,7 @@ def declare_buffer(
             help="move it inside `with T.Kernel(...)`",
         )
     note_dialect(builder, dialect, function)
-    element = dtypes.dtype(dtype)
+    element = element_type(dtype)
     extents = shape_of(shape, f"T.{function}")
     for e in extents:
         if int_value(e) is None and function != "alloc_global":
@@ -128,7 +128,8 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = None
     if len(names) > 1 or not isinstance(cast("Any", scope), str):
         raise _var_error("T.alloc_var is given a scope that is not one string")
     start = init if init is not None else (values[0] if values else None)
-    element = DType("int64") if dtypes.dtype(dtype).kind == "handle" else dtypes.dtype(dtype)
+    element = element_type(dtype)
+    element = DType("int64") if element.is_handle else element
     first = None if start is None else as_expr(start, DType(element))
     chosen = names[0] if names else scope
     explicit = None if chosen == "local.var" else chosen

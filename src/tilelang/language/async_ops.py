@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang import dtypes
 from tilelang.errors import TileValueError
 from tilelang.ir import sync
 from tilelang.ir.expr import Region, const
@@ -28,7 +27,7 @@ from tilelang.language.arguments import (
 )
 from tilelang.language.buffers import here
 from tilelang.language.tileops import GemmWarpPolicy, check_product, matched, matrix
-from tilelang.language.values import condition
+from tilelang.language.values import condition, element_type
 from tilelang.scopes import Memory
 
 _EVICTION = ("evict_normal", "evict_first", "evict_last")
@@ -216,8 +215,8 @@ def tma_store_wait(count: int = 0, read: bool = True) -> None:
 
 def tma_gather4_bytes(K_box: int, dtype: Any) -> int:
     """The bytes of four rows of `K_box` elements, for `T.mbarrier_expect_tx`."""
-    element = dtypes.dtype(dtype)
-    element = dtypes.dtype(dtype)
+    element = element_type(dtype)
+    element = element_type(dtype)
     bits = 4 if element.is_float4_e2m1_unpacked() else element.bits
     return (4 * K_box * bits + 7) // 8
 
@@ -377,7 +376,7 @@ def warpgroup_fence_operand(
     """
     name = "T.warpgroup_fence_operand"
     buffer, _ = place(buffer_or_ptr, f"the operand of {name}")
-    if dtype is not None and dtypes.dtype(dtype) != buffer.dtype:
+    if dtype is not None and element_type(dtype) != buffer.dtype:
         raise refuse(
             "dtype",
             f"the dtype of {name}",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang import dtypes
 from tilelang.dtypes import DType
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import build
@@ -18,7 +17,7 @@ from tilelang.ir.special import MakeTensor
 from tilelang.ir.tile import AtomicStore
 from tilelang.language.arguments import choice, integer, known, launched, number, place, refuse
 from tilelang.language.buffers import BufferRef, here, shape_of
-from tilelang.language.values import DataType, Value, as_expr
+from tilelang.language.values import DataType, Value, as_expr, element_type
 
 LOAD_ORDERS = ("relaxed", "consume", "acquire", "seq_cst")
 STORE_ORDERS = ("relaxed", "release", "seq_cst")
@@ -38,7 +37,7 @@ class PointerType(DataType):
                 "scope", "T.ptr", expected="a pointer to global memory", got=repr(storage_scope)
             )
         if dtype is not None:
-            dtypes.dtype(dtype)  # raises for an unknown one
+            element_type(dtype)  # raises for an unknown one
         if is_size_var:
             raise refuse("option", "T.ptr(is_size_var=True)", help="leave it out")
         return self
@@ -86,7 +85,7 @@ def _tensor(name: str, address: Any, shape: Any, dtype: Any, strides: Any) -> Bu
             "shape", f"the strides of {name}", expected=f"{len(extents)}", got=str(len(steps))
         )
     unique = builder.unique(builder.name_hint("tensor"))
-    buffer = Buffer(unique, DType(dtypes.dtype(dtype)), extents, strides=steps, loc=here())
+    buffer = Buffer(unique, element_type(dtype), extents, strides=steps, loc=here())
     builder.emit(MakeTensor(buffer, e, loc=here()))
     builder.define(buffer)
     return BufferRef(buffer)

@@ -27,7 +27,7 @@ from tilelang.language.buffers import (
     whole,
 )
 from tilelang.language.shapes import check_match, shape_text
-from tilelang.language.values import Value, as_expr, condition, describe, is_scalar
+from tilelang.language.values import Value, as_expr, condition, describe, element_type, is_scalar
 from tilelang.scopes import Dialect, Memory, memory_of
 
 
@@ -577,7 +577,6 @@ def view(src: Any, shape: Any = None, dtype: Any = None, strides: Any = None) ->
     Without `shape`, the last axis is scaled by the ratio of the element sizes. ValueError where
     the bits differ.
     """
-    from tilelang import dtypes  # the name is taken by the parameter elsewhere in this module
     from tilelang.language.buffers import shape_of
 
     builder = build.current("T.view")
@@ -595,7 +594,7 @@ def view(src: Any, shape: Any = None, dtype: Any = None, strides: Any = None) ->
             f"T.view of the strided buffer {src.name}",
             help="copy it to a row-major buffer first",
         )
-    element = DType(src.buffer.dtype if dtype is None else dtypes.dtype(dtype))
+    element = DType(src.buffer.dtype if dtype is None else element_type(dtype))
     extents = src.buffer.shape if shape is None else shape_of(shape, "T.view")
     if shape is None and element.bits != src.buffer.dtype.bits:
         extents = _rescaled(src.buffer, element)
