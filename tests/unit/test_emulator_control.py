@@ -291,7 +291,7 @@ def test_prints(capsys):
         If(op("==", TX, 4), (Print(value=ld(A, TX), message="v"),)),
         threads=(24,),
     )
-    run_it(fn)
+    translate(fn).run({"A": VALUES.copy(), "C": np.zeros(24, np.int32)})
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "msg='tile' BlockIdx=(0, 0, 0), ThreadIdx=(0, 0, 0): buffer=s, index=0, dtype=int32 value=3",

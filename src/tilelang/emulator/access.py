@@ -14,8 +14,9 @@ from tilelang.emulator.lanes import nodes_of
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import UNIFORM, Axes, Storage, Val, integer, tuple_text, value
 from tilelang.errors import error
-from tilelang.ir.expr import INT32, Binary, BinaryOp, Expr, Load, int_value
-from tilelang.ir.tile import Atomic, AtomicOp, Store
+from tilelang.ir.expr import INT32, AtomicLoad, Binary, BinaryOp, Expr, Load, int_value
+from tilelang.ir.tile import Atomic, AtomicOp, AtomicStore, Store
+from tilelang.scopes import Memory, memory_of
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ def load(u: Unit, e: Load) -> Val:
     p = place(u, s, e.indices)
     name = u.access_name(e.buffer, e.loc)
     if u.checks is not None:
-        return u.checks.load(u, p, name)
+        return u.checks.load(u, p, name, atomic=isinstance(e, AtomicLoad))
     if not p.slices:
         code = f"gather({s.name}, {index_text(u, p)}, {name}{_masked(u)})"
         return value(code, dtype, p.axes, atom=True)
@@ -273,7 +274,7 @@ def store(u: Unit, stmt: Store, v: Val) -> None:
     name = u.access_name(stmt.buffer)
     _refuse_races(u, stmt, p, name)
     if u.checks is not None:
-        u.checks.store(u, p, v, name)
+        u.checks.store(u, p, v, name, atomic=isinstance(stmt, AtomicStore))
         return
     masked = u.mask.axes if u.mask is not None else UNIFORM
     if not p.slices or not (v.axes | masked) <= p.axes:
@@ -311,9 +312,15 @@ def _set_box(u: Unit, p: Place, v: Val) -> None:
 
 def _refuse_races(u: Unit, stmt: Store, p: Place, name: str) -> None:
     """An element that several iterations update from its old value has no defined result."""
-    if u.domain.threads or p.covers(u.domain.all) or not u.domain.rank:
+    if p.covers(u.domain.all) or not u.domain.rank or (u.domain.threads and u.checks is None):
         return
-    if any(_same_place(n, stmt) for n in nodes_of(stmt.value, *u.origins(stmt.value))):
+    if not any(_same_place(n, stmt) for n in nodes_of(stmt.value, *u.origins(stmt.value))):
+        return
+    if u.domain.threads:
+        own = memory_of(u.dialect, stmt.buffer.scope) in (Memory.LOCAL, Memory.VAR)
+        if u.checks is not None and not own:
+            u.checks.by_threads(u, p, name)
+    else:
         u.w.line(f"exclusive({p.storage.name}, {index_text(u, p)}, {u.mask_text}, {u.domain.shape}, {name})")
 
 

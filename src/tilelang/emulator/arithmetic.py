@@ -89,7 +89,7 @@ def binary(u: Unit, op: BinaryOp, a: Val, b: Val) -> Val:
     """`a op b`."""
     axes = a.axes | b.axes
     if op.is_compare:
-        left, right = (_widened(u, v) if is_narrow(v.dtype) else v for v in (a, b))
+        left, right = wide(u, a), wide(u, b)
         return Val(f"{left.text} {op.value} {right.text}", BOOL, axes)
     if a.dtype.is_bool:
         return Val(f"{a.text} {_BOOL_SYMBOLS[op]} {b.text}", BOOL, axes)
@@ -98,19 +98,19 @@ def binary(u: Unit, op: BinaryOp, a: Val, b: Val) -> Val:
     if a.uniform and b.uniform:
         return _integer(op, a, b)
     if is_narrow(a.dtype):
-        wide = _array(op, _widened(u, a), _widened(u, b))
-        return _narrowed(u, wide, a.dtype)
+        return _narrowed(u, _array(op, wide(u, a), wide(u, b)), a.dtype)
     return _array(op, a, b)
 
 
-def _widened(u: Unit, v: Val) -> Val:
+def wide(u: Unit, v: Val) -> Val:
     """The same value in the type that NumPy computes in."""
-    wide = computing_type(v.dtype)
+    if not is_narrow(v.dtype):
+        return v
+    inner = computing_type(v.dtype)
     if v.uniform and v.dtype.is_integer:
-        return Val(v.code, wide, v.axes, v.low, v.high, atom=v.atom)
-    name = u.constant("cast", converter(v.dtype, wide), (v.dtype, wide, "", True))
-    code = f"{name}({v.code})"
-    return Val(code, wide, v.axes, v.low, v.high, atom=True)
+        return Val(v.code, inner, v.axes, v.low, v.high, atom=v.atom)
+    name = u.constant("cast", converter(v.dtype, inner), (v.dtype, inner, "", True))
+    return Val(f"{name}({v.code})", inner, v.axes, v.low, v.high, atom=True)
 
 
 def _narrowed(u: Unit, v: Val, dtype: DType, *, exact: bool = False) -> Val:
@@ -123,7 +123,7 @@ def _narrowed(u: Unit, v: Val, dtype: DType, *, exact: bool = False) -> Val:
 def _float(u: Unit, op: BinaryOp, a: Val, b: Val) -> Val:
     if is_narrow(a.dtype):
         exact = op in (BinaryOp.MIN, BinaryOp.MAX)
-        return _narrowed(u, _float(u, op, _widened(u, a), _widened(u, b)), a.dtype, exact=exact)
+        return _narrowed(u, _float(u, op, wide(u, a), wide(u, b)), a.dtype, exact=exact)
     axes = a.axes | b.axes
     if op in _FLOAT_CALLS:
         return Val(f"{_FLOAT_CALLS[op]}({a.code}, {b.code})", a.dtype, axes, atom=True)
@@ -220,6 +220,6 @@ def unary(u: Unit, op: UnaryOp, a: Val) -> Val:
         low, high = (-a.high, -a.low) if op is UnaryOp.NEG else (~a.high, ~a.low)
         return ranged(f"{symbol}{a.text}", a.dtype, low, high, a)
     if is_narrow(a.dtype):
-        wide = _widened(u, a)
-        return _narrowed(u, Val(f"{symbol}{wide.text}", wide.dtype, a.axes), a.dtype, exact=True)
+        inner = wide(u, a)
+        return _narrowed(u, Val(f"{symbol}{inner.text}", inner.dtype, a.axes), a.dtype, exact=True)
     return value(f"{symbol}{a.text}", a.dtype, a.axes)

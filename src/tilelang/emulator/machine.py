@@ -7,14 +7,17 @@ printed, and errors that name the block and the lane. Blocks of a program withou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilelang.emulator import shadow
+from tilelang.emulator.check import Checker
 from tilelang.emulator.observe import Observer
+from tilelang.emulator.shadow import Shadow
 from tilelang.emulator.storage import Array, Fault, Mask
-from tilelang.errors import Diagnostic, Loc, TileError, TileIndexError, TileRuntimeError, error
+from tilelang.errors import InternalError, Loc, TileError, TileIndexError, TileRuntimeError, error
 from tilelang.ir.expr import Buffer
 from tilelang.ir.tile import Stmt
 
@@ -43,18 +46,36 @@ class Machine:
     """The state of one run. `block` is the block that is running, x first."""
 
     block: Block = ()
-    findings: list[Diagnostic] = field(default_factory=list[Diagnostic])
     show: Callable[[str], None] = print
     observer: Observer | None = None
+    check: Checker | None = None
+
+    @property
+    def checker(self) -> Checker:
+        """The dynamic check of this run."""
+        if self.check is None:
+            raise InternalError("a checked program runs without its check")
+        return self.check
+
+    def arguments(self, arrays: dict[str, Array | None], units: dict[str, int], outputs: list[str]) -> dict[str, Shadow]:
+        """Shadows of the arguments that are not None; nobody has written the outputs."""
+        given = {n: a for n, a in arrays.items() if a is not None}
+        shadows = shadow.arguments(given, units, set(outputs))
+        self.checker.adopt(shadows)
+        return shadows
 
     def launch(self, kernel: Callable[..., None], grid: tuple[int, ...]) -> None:
         """Run every block of a grid, x fastest. A grid with an axis of length 0 runs none."""
         sizes = (*grid, 1, 1)[:3]
         rank = len(grid)
+        if self.check is not None:
+            self.check.start()
         for z in range(sizes[2]):
             for y in range(sizes[1]):
                 for x in range(sizes[0]):
                     self.block = (x, y, z)[:rank]
+                    if self.check is not None:
+                        self.check.enter_block((z * sizes[1] + y) * sizes[0] + x, self.block)
                     try:
                         kernel(*self.block)
                     except Fault as fault:

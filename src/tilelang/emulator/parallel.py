@@ -109,7 +109,10 @@ def _nest(u: Unit, stmt: Parallel, extents: list[Val]) -> None:
     )
     shadowed = _privatise(u, stmt.body, own)
     u.frames = [_frame(u, stmt.body)]
+    before = u.checks.enter(u) if u.checks is not None else ""
     u.statements(stmt.body)
+    if u.checks is not None:
+        u.checks.leave(u, before)
     u.domain, u.lanes, u.frames = outer
     for s in shadowed:
         _forget(u, s)
@@ -191,6 +194,8 @@ def _privatise(u: Unit, body: Block, own: dict[str, Buffer]) -> list[Storage]:
         else:
             u.w.line(f"{new} = filled({shape}, {dtype}, {old.name})")
         u.stores[name] = Storage(new, buffer, old.access, lanes=True, owner=u.domain)
+        if u.checks is not None:
+            u.checks.born(u, u.stores[name], written=stale is not None)
     return shadowed
 
 
@@ -212,6 +217,8 @@ def _forget(u: Unit, s: Storage) -> None:
     if not s.scalar:
         bad = u.constant("undefined", poison(s.buffer.dtype), s.buffer.dtype)
         u.w.line(f"{s.name}[...] = {bad}")
+        if u.checks is not None:
+            u.checks.forget(u, s)
         return
     dtype = s.buffer.dtype
     bad = poison(dtype)

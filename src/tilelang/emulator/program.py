@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.emulator.check import Checker
 from tilelang.emulator.machine import Machine
 from tilelang.emulator.observe import Observer
 from tilelang.emulator.storage import Array
 from tilelang.emulator.translate import translate_function
-from tilelang.errors import Diagnostic, Loc, error
+from tilelang.errors import Diagnostic, Loc, TileError, error
 from tilelang.ir.expr import Var
 from tilelang.ir.tile import Function
 
@@ -45,9 +46,19 @@ class Program:
         if observer is not None:
             call = _translated(self.function, self.tf32, self.checked, observer).call
         machine = Machine(observer=observer)
+        values = self._arguments(args)
         with np.errstate(all="ignore"):
-            call(machine, *self._arguments(args))
-        return machine.findings
+            if not self.checked:
+                call(machine, *values)
+                return []
+            check = machine.check = Checker(machine.where)
+            try:
+                call(machine, *values)
+            except TileError as fault:
+                # What stops the program ends the check: it is the last finding.
+                for d in fault.diagnostics:
+                    check.findings.add(d)
+        return check.findings.items
 
     def _arguments(self, args: Mapping[str, Argument]) -> list[Any]:
         fn = self.function
@@ -85,7 +96,7 @@ def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Pro
 
 
 def _translated(fn: Function, tf32: bool, checked: bool, observer: Observer | None) -> Program:
-    w, name = translate_function(fn, tf32=tf32, observer=observer)
+    w, name = translate_function(fn, tf32=tf32, observer=observer, checked=checked)
     source = w.source
     namespace = dict(w.namespace)
     exec(compile(source, f"<emulator:{fn.name}>", "exec"), namespace)  # the text is our own

@@ -30,7 +30,10 @@ def emit(u: Unit, e: Expr) -> Val:
         case Load():
             return access.load(u, e)
         case Binary():
-            return arithmetic.binary(u, e.op, u.expr(e.a), u.expr(e.b))
+            a, b = u.expr(e.a), u.expr(e.b)
+            if u.checks is not None:
+                u.checks.divisor(u, e.op, a, b)
+            return arithmetic.binary(u, e.op, a, b)
         case Unary():
             return arithmetic.unary(u, e.op, u.expr(e.a))
         case Cast():

@@ -118,7 +118,7 @@ def read(tile: Tile) -> Array:
         raise _outside(tile)
     out = np.empty(tile.extents, tile.array.dtype)
     out.fill(tile.access.safe)
-    there, here = _overlap(tile)
+    there, here = overlap(tile)
     out[here] = tile.array[there]
     return out
 
@@ -131,11 +131,11 @@ def write(tile: Tile, values: Array) -> None:
         return
     if tile.access.on_chip:
         raise _outside(tile)
-    there, here = _overlap(tile)
+    there, here = overlap(tile)
     tile.array[there] = np.broadcast_to(values, tile.extents)[here]
 
 
-def _overlap(tile: Tile) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+def overlap(tile: Tile) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     """The part of a region that exists: its place in the array, and its place in the region."""
     there: list[slice] = []
     here: list[slice] = []

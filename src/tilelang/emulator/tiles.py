@@ -38,11 +38,16 @@ def tile_op(u: Unit, stmt: TileOp) -> None:
     if fn is None:
         raise error("target", f"the emulator has no meaning for {type(stmt).__name__}", stmt.loc)
     u.begin(*stmt.children())
-    args = [operand(u, getattr(stmt, f.name)) for f in stmt.fields() if f.metadata["kind"] is Kind.OPERAND]
+    operands = [getattr(stmt, f.name) for f in stmt.fields() if f.metadata["kind"] is Kind.OPERAND]
+    args = [operand(u, x) for x in operands]
     node = u.constant("op", stmt)
     extra = ", tf32=True" if isinstance(stmt, (Gemm, GemmSparse)) and u.tf32 else ""
     name = u.constant(type(stmt).__name__.lower(), fn, "op")
-    u.w.line(f"{name}({node}, {', '.join(args)}{extra})")
+    call = f"{name}({node}, {', '.join(args)}{extra})"
+    if u.checks is None:
+        u.w.line(call)
+    else:
+        u.checks.tile_op(u, stmt, {id(x): t for x, t in zip(operands, args, strict=True) if t[:5] == "Tile("}, call)
 
 
 def _single(region: Region) -> bool:

@@ -21,6 +21,7 @@ from tilelang.emulator.observe import Observer, hook, one
 from tilelang.emulator.parallel import PRIVATE, memory, parallel
 from tilelang.emulator.unit import Frame, Unit
 from tilelang.emulator.values import Domain, Storage, Val, full_range, integer, tuple_text, value
+from tilelang.emulator.watched import Watched
 from tilelang.emulator.writer import Writer
 from tilelang.errors import error
 from tilelang.ir.expr import AddressOf, Buffer, Const, Load, LoadVector, Region, Var, int_value
@@ -77,12 +78,12 @@ _RESERVED = {
 
 
 def translate_function(
-    fn: Function, *, tf32: bool = False, observer: Observer | None = None
+    fn: Function, *, tf32: bool = False, observer: Observer | None = None, checked: bool = False
 ) -> tuple[Writer, str]:
     """The text of `fn`, and the name of the function it defines: of the machine, the buffers, the scalars and sizes."""
     w = Writer()
     w.define(**_RESERVED)
-    u = Unit(w, Dialect(fn.dialect), tf32, observer=observer)
+    u = Unit(w, Dialect(fn.dialect), tf32, observer=observer, checks=Watched(fn) if checked else None)
     u.emit = lambda e: vectors.emit(u, e)
     u.run = lambda body: control.block(u, body, statement)
     name = w.name(fn.name)
@@ -103,6 +104,8 @@ def translate_function(
     w.loc = fn.loc
     u.roots = roots_of(_launch_bodies(fn.body))
     with w.block(f"def {name}({', '.join(args)}):"):
+        if u.checks is not None:
+            u.checks.parameters(u, fn)
         u.statements(fn.body)
     return w, name
 
@@ -169,7 +172,10 @@ def _declaration(u: Unit, stmt: Stmt) -> None:
             _assert(u, stmt)
         case SyncThreads():
             _sync(u, stmt)
-        case Annotate() | Assume():
+        case Assume():
+            if u.checks is not None:
+                u.checks.assume(u, stmt.cond)
+        case Annotate():
             pass
         case _:
             raise error("target", f"the emulator has no meaning for {type(stmt).__name__}", stmt.loc)
@@ -203,7 +209,7 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
     init = scalars.convert(u, u.expr(stmt.init), buffer.dtype) if stmt.init is not None else None
     if init is None and variable:
         init = vectors.constant(u, 0, buffer.dtype)
-    if variable and not lanes and buffer.name not in u.arrays and init is not None:
+    if variable and not lanes and buffer.name not in u.arrays and init is not None and u.checks is None:
         u.w.line(f"{name} = {init.code}")
         u.stores[buffer.name] = Storage(name, buffer, u.access(buffer), scalar=True)
         return
@@ -216,7 +222,13 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
         behind = "[..., None, :]" if buffer.dtype.is_vector else "[..., None]"
         start = f"{init.text}{behind}" if init.axes else init.code
         u.w.line(f"{name} = filled({shape}, {dtype}, {start})")
-    u.stores[buffer.name] = Storage(name, buffer, u.access(buffer), lanes=lanes, owner=u.domain if lanes else None)
+    _keep(u, Storage(name, buffer, u.access(buffer), lanes=lanes, owner=u.domain if lanes else None), init is not None)
+
+
+def _keep(u: Unit, s: Storage, written: bool) -> None:
+    u.stores[s.buffer.name] = s
+    if u.checks is not None:
+        u.checks.born(u, s, written=written)
 
 
 def _workspace(u: Unit, buffer: Buffer) -> None:
@@ -225,7 +237,7 @@ def _workspace(u: Unit, buffer: Buffer) -> None:
     dtype = u.constant("dtype", buffer.dtype, buffer.dtype)
     name = u.w.name(buffer.name)
     u.w.line(f"{name} = fresh({shape}, {dtype})")
-    u.stores[buffer.name] = Storage(name, buffer, u.access(buffer))
+    _keep(u, Storage(name, buffer, u.access(buffer)), written=False)
 
 
 def _view(u: Unit, stmt: View) -> None:
@@ -247,6 +259,8 @@ def _view(u: Unit, stmt: View) -> None:
     rank = str(u.domain.rank) if src.lanes else "0"
     u.w.line(f"{name} = reinterpreted({src.name}, {types}, {offset}, {shape}, {strides}, {place}, {rank})")
     u.stores[dst.name] = Storage(name, dst, u.access(dst), lanes=src.lanes, owner=src.owner)
+    if u.checks is not None:
+        u.checks.viewed(u, u.stores[dst.name], src)
 
 
 # -- launches ---------------------------------------------------------------------------------------------------
@@ -270,6 +284,8 @@ def _launch(u: Unit, stmt: Launch) -> None:
         u.lanes = Lanes(
             stmt.body, u.domain.names, lambda b: memory(u, b) in (Memory.LOCAL, Memory.VAR), u.roots
         )
+        if u.checks is not None:
+            u.checks.enter(u)
         special.begin_block(u, stmt.body)
         frame = Frame(loop=False)
         if u.lanes.leaves_early(stmt.body)[1]:
@@ -367,6 +383,8 @@ def _assert(u: Unit, stmt: Assert) -> None:
 def _sync(u: Unit, stmt: SyncThreads) -> None:
     if u.mask is None:
         u.w.line("# all threads are here")
+        if u.checks is not None:
+            u.checks.barrier(u)
         return
     u.begin(stmt.arrive_count)
     count = u.expr(stmt.arrive_count).code if stmt.arrive_count is not None else "None"

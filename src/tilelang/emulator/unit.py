@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilelang.emulator import storage
 from tilelang.emulator.lanes import Lanes, nodes_of
@@ -24,22 +24,7 @@ from tilelang.scopes import Dialect, Memory, memory_of
 if TYPE_CHECKING:
     from tilelang.emulator.access import Affine, Place
     from tilelang.emulator.observe import Observer
-
-
-class Checks(Protocol):
-    """What the dynamic check puts in the place of plain accesses; see `check`."""
-
-    def load(self, u: Unit, p: Place, access: str) -> Val:
-        """A load that looks at the bounds, at what has been written, and at who wrote it."""
-        ...
-
-    def store(self, u: Unit, p: Place, v: Val, access: str) -> None:
-        """A store that records who wrote."""
-        ...
-
-    def atomic(self, u: Unit, p: Place, access: str) -> None:
-        """Records an atomic update."""
-        ...
+    from tilelang.emulator.watched import Watched
 
 
 @dataclass
@@ -83,7 +68,7 @@ class Unit:
     lets: dict[str, Expr] = field(default_factory=dict[str, Expr])
     roots: dict[str, str] = field(default_factory=dict[str, str])
     arrays: set[str] = field(default_factory=set[str])
-    checks: Checks | None = None
+    checks: Watched | None = None
     observer: Observer | None = None
     at_end: Callable[[], None] | None = None
 

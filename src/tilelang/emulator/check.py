@@ -1,0 +1,470 @@
+"""The dynamic check: what a program does wrong with the inputs it was given.
+
+What enters: every access of a checked run, with its lanes. What leaves: findings, with an element, a block and a lane
+as example: reads of what nobody wrote, indices outside of global memory, two blocks or two iterations that touch one
+element with no order between them, division by zero, assumptions that do not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilelang.emulator import elements
+from tilelang.emulator.ops import matched
+from tilelang.emulator.shadow import Cells, LaneRange, Owners, Places, Shadow, cells_of
+from tilelang.emulator.storage import Access, Array, Fault, Index, Mask, Tile, overlap
+from tilelang.errors import Diagnostic, Findings, Loc, Severity, warning
+
+Lanes = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The lanes of the current statements: their shape, their axes' names, and whether they are threads."""
+
+    shape: tuple[int, ...] = ()
+    axes: tuple[str, ...] = ()
+    threads: bool = False
+
+
+@dataclass
+class Touch:
+    """The elements that the active lanes of one access touch."""
+
+    shadow: Shadow
+    access: Access
+    at: tuple[Any, ...]
+    lanes: Lanes
+    cells: Places
+
+    def example(self, flags: Flags) -> tuple[int, tuple[int, ...], int]:
+        """The first flagged access: its position, its element, and its cell."""
+        first = int(np.argmax(flags))
+        k = first // self.shadow.each
+        return k, tuple(int(i[k]) for i in self.at), int(self.cells[first])
+
+
+@dataclass
+class Checker:
+    """The state of a checked run."""
+
+    where: Callable[..., str]
+    findings: Findings = field(default_factory=Findings)
+    block: int = 0
+    domain: Domain = field(default_factory=Domain)
+    epoch: int = 0
+    _global: list[Cells] = field(default_factory=list[Cells])
+    _sites: list[Loc | None] = field(default_factory=lambda: [None])
+    _site_of: dict[Loc | None, int] = field(default_factory=dict["Loc | None", int])
+    _blocks: dict[int, tuple[int, ...]] = field(default_factory=dict[int, "tuple[int, ...]"])
+
+    # -- life of buffers and lanes ---------------------------------------------------------------------------------
+
+    def adopt(self, shadows: dict[str, Shadow]) -> None:
+        """Watch the arguments for races between blocks."""
+        self._global += [s.cells for s in shadows.values()]
+
+    def born(self, array: Array, unit: int, written: bool, shared_by_blocks: bool) -> Shadow:
+        """New memory."""
+        cells = cells_of(array, unit, written=written)
+        if shared_by_blocks:
+            self._global.append(cells)
+        return Shadow(array, cells)
+
+    def viewed(self, array: Array, source: Shadow) -> Shadow:
+        """Another array on the same storage."""
+        return Shadow(array, source.cells)
+
+    def start(self) -> None:
+        """A new launch: what earlier ones did is in order."""
+        for cells in self._global:
+            cells.plain = cells.atomic = cells.readers = None
+        self._blocks.clear()
+
+    def enter_block(self, number: int, block: tuple[int, ...]) -> None:
+        """The next block begins."""
+        self.block = number
+        self._blocks[number] = block
+        self.epoch += 1
+
+    def enter(self, shape: tuple[int, ...], axes: tuple[str, ...], threads: bool) -> Domain:
+        """Other lanes from here on; the result is what to go back to."""
+        before = self.domain
+        self.domain = Domain(shape, axes, threads)
+        self.epoch += 1
+        return before
+
+    def leave(self, before: Domain) -> None:
+        """The lanes of before."""
+        self.domain = before
+        self.epoch += 1
+
+    def barrier(self) -> None:
+        """What comes is after what was, for the threads of the block."""
+        self.epoch += 1
+
+    # -- single elements -------------------------------------------------------------------------------------------
+
+    def load(self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, atomic: bool) -> Any:
+        """One element for each lane, or one for the block."""
+        uniform = mask is None and not any(isinstance(i, np.ndarray) for i in index)
+        self._bounds(shadow, index, access, mask, "read")
+        touch = self._touch(shadow, index, access, mask, () if uniform else self.domain.shape)
+        self._read(touch, atomic=atomic, lanes=not uniform)
+        if uniform:
+            return elements.load(shadow.array, index, access)  # pyright: ignore[reportArgumentType]
+        return elements.gather(shadow.array, index, access, mask)
+
+    def store(
+        self, shadow: Shadow, index: tuple[Index, ...], value: Any, access: Access, mask: Mask | None, atomic: bool
+    ) -> None:
+        """Each lane sets one element, or the block one."""
+        same = not isinstance(value, np.ndarray) and not any(isinstance(i, np.ndarray) for i in index)
+        shape = () if same and mask is None else self.domain.shape
+        self._bounds(shadow, index, access, mask, "write")
+        touch = self._touch(shadow, index, access, mask, shape)
+        values = self._values(touch, value, index, mask, shape)
+        if not same and not atomic:
+            self._one_statement(touch, values)
+        self._written(touch, values, atomic=atomic, lanes=not same)
+        elements.scatter(shadow.array, index, value, mask, shape, access)
+
+    def atomic(self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None) -> None:
+        """Each lane updates one element; the update itself follows."""
+        self._bounds(shadow, index, access, mask, "update")
+        touch = self._touch(shadow, index, access, mask, self.domain.shape)
+        self._updated(touch)
+
+    def by_threads(self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None) -> None:
+        """Threads that store what they computed from the old value of one element."""
+        t = self._touch(shadow, index, access, mask, self.domain.shape)
+        places, counts = np.unique(t.cells[:: shadow.each], return_counts=True)
+        if not counts.size or counts.max() < 2:
+            return
+        k = int(np.argmax(t.cells[:: shadow.each] == places[counts.argmax()]))
+        element = self._element(t, tuple(int(i[k]) for i in t.at))
+        self.findings.add(
+            warning(
+                "race",
+                f"{counts.max()} threads update one element of {access.buffer.name} from its old value",
+                access.loc,
+                expected="each element updated by one thread",
+                got=f"{element} read and written by {counts.max()} threads in {self.where()}",
+                help="guard the statement with `if T.get_thread_binding() == 0`, or use an atomic operation",
+            )
+        )
+
+    def _bounds(self, s: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, verb: str) -> None:
+        for axis, (i, size) in enumerate(zip(index, s.array.shape, strict=True)):
+            wrong = (np.asarray(i) < 0) | (np.asarray(i) >= size)
+            if mask is not None:
+                wrong = wrong & mask
+            if not wrong.any():
+                continue
+            lane = tuple(int(k) for k in np.argwhere(wrong)[0])
+            value = int(np.broadcast_to(i, wrong.shape)[lane])
+            if access.on_chip:
+                raise Fault(access, axis, value, size, lane)
+            name = access.buffer.name
+            outcome = f"the safe value {access.safe}" if verb == "read" else "no effect"
+            self.findings.add(
+                warning(
+                    "bounds",
+                    f"a {verb} outside of {name}",
+                    access.loc,
+                    expected=f"0 <= index < {size} along axis {axis}",
+                    got=f"index {value} in {self._place(lane)}",
+                    notes=(f"outside of global memory a {verb} has {outcome}",),
+                    help="guard the access with a condition, or use T.copy, which cuts tiles at the edge",
+                )
+            )
+            return
+
+    def _touch(
+        self, s: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, shape: tuple[int, ...]
+    ) -> Touch:
+        at, live = elements.flat(s.array, index, mask, shape, access)
+        count = int(np.prod(shape, dtype=np.int64))
+        lanes = np.arange(count, dtype=np.int32)
+        if live is not None:
+            lanes = lanes[live.ravel()]
+        return Touch(s, access, at, lanes, s.places(at))
+
+    def _values(
+        self, t: Touch, value: Any, index: tuple[Index, ...], mask: Mask | None, shape: tuple[int, ...]
+    ) -> Array:
+        _, live = elements.flat(t.shadow.array, index, mask, shape, t.access)
+        spread = elements.spread(value, live, shape)
+        return np.broadcast_to(np.asarray(spread, t.shadow.array.dtype), (len(t.lanes),))
+
+    # -- what is looked for ----------------------------------------------------------------------------------------
+
+    def _read(self, t: Touch, *, atomic: bool = False, lanes: bool = True) -> None:
+        if not len(t.cells):
+            return
+        missing = ~t.shadow.cells.written[t.cells]
+        if missing.any():
+            self._uninitialised(t, missing)
+        if not t.access.on_chip:
+            plain, updates, readers = t.shadow.cells.blocks()
+            for owners, what in ((plain, "stores"), (updates, "updates")):
+                if atomic and owners is updates:
+                    continue
+                wrong = owners.others(t.cells, self.block)
+                if wrong.any() and not (atomic and owners is plain):
+                    self._block_race(t, wrong, owners, f"one block {what} what another reads")
+            if not atomic:
+                readers.add(t.cells, self.block, self._site(t.access.loc))
+        if lanes and self._races_between_lanes(t):
+            writers, readers_of = t.shadow.cells.lanes()
+            each = np.repeat(t.lanes, t.shadow.each)
+            wrong = writers.others(t.cells, each, self.epoch)
+            if wrong.any() and not atomic:
+                self._lane_race(t, wrong, writers, "one iteration stores what another reads")
+            readers_of.add(t.cells, each, self.epoch)
+
+    def _written(self, t: Touch, values: Array, *, atomic: bool = False, lanes: bool = True) -> None:
+        if not len(t.cells):
+            return
+        t.shadow.cells.written[t.cells] = True
+        if not t.access.on_chip:
+            plain, updates, readers = t.shadow.cells.blocks()
+            kinds = ((plain, "two blocks store one element"), (readers, "one block stores what another reads"))
+            for owners, what in (*kinds, (updates, "one block stores what another updates atomically")):
+                wrong = owners.others(t.cells, self.block)
+                if wrong.any() and not atomic:
+                    same = owners is plain and self._unchanged(t, values, wrong)
+                    self._block_race(t, wrong, owners, what, same=same)
+            (updates if atomic else plain).add(t.cells, self.block, self._site(t.access.loc))
+        if lanes and self._races_between_lanes(t):
+            writers, readers_of = t.shadow.cells.lanes()
+            each = np.repeat(t.lanes, t.shadow.each)
+            for ranges, what in ((writers, "two iterations store one element"), (readers_of, "one iteration stores what another reads")):
+                wrong = ranges.others(t.cells, each, self.epoch)
+                if wrong.any() and not atomic:
+                    self._lane_race(t, wrong, ranges, what)
+            writers.add(t.cells, each, self.epoch)
+
+    def _updated(self, t: Touch) -> None:
+        if not len(t.cells):
+            return
+        missing = ~t.shadow.cells.written[t.cells]
+        if missing.any():
+            self._uninitialised(t, missing)
+        if not t.access.on_chip:
+            plain, updates, readers = t.shadow.cells.blocks()
+            for owners, what in ((plain, "stores"), (readers, "reads")):
+                wrong = owners.others(t.cells, self.block)
+                if wrong.any():
+                    self._block_race(t, wrong, owners, f"one block {what} what another updates atomically")
+            updates.add(t.cells, self.block, self._site(t.access.loc))
+
+    def _races_between_lanes(self, t: Touch) -> bool:
+        """Threads are held in order on chip by barriers that the compiler inserts; iterations are not ordered at all."""
+        return bool(self.domain.shape) and not (self.domain.threads and t.access.on_chip)
+
+    def _unchanged(self, t: Touch, values: Array, wrong: Flags) -> bool:
+        hit = wrong.reshape(-1, t.shadow.each).any(axis=1)
+        old = t.shadow.array[tuple(i[hit] for i in t.at)]
+        return old.tobytes() == np.ascontiguousarray(values[hit]).tobytes()
+
+    def _one_statement(self, t: Touch, values: Array) -> None:
+        """Lanes that set one element to different values in one statement."""
+        first = t.cells[:: t.shadow.each]
+        order = np.argsort(first, kind="stable")
+        sorted_cells = first[order]
+        words = np.ascontiguousarray(values[order]).view(np.uint8).reshape(len(values), -1)
+        clash = (sorted_cells[1:] == sorted_cells[:-1]) & (words[1:] != words[:-1]).any(axis=1)
+        if not clash.any():
+            return
+        k = int(np.argmax(clash))
+        one, two = int(order[k]), int(order[k + 1])
+        element = self._element(t, tuple(int(i[one]) for i in t.at))
+        who = "threads" if self.domain.threads else "iterations"
+        self.findings.add(
+            warning(
+                "race",
+                f"several {who} store different values to one element of {t.access.buffer.name}",
+                t.access.loc,
+                expected="each element stored once",
+                got=f"{element} stored by {self._lane(t.lanes[one])} and {self._lane(t.lanes[two])}"
+                f" in {self.where()}",
+                help="let one of them store, or use an atomic operation",
+            )
+        )
+
+    # -- tiles -----------------------------------------------------------------------------------------------------
+
+    def tile_read(self, tile: Tile, shadow: Shadow) -> None:
+        """An operation of the block reads a region."""
+        t = self._region(tile, shadow)
+        self._read(t, lanes=False)
+
+    def tile_write(self, tile: Tile, shadow: Shadow) -> None:
+        """An operation of the block has written a region."""
+        t = self._region(tile, shadow)
+        self._written(t, t.shadow.array[t.at] if t.at else t.shadow.array, lanes=False)
+        self.epoch += 1
+
+    def tile_update(self, tile: Tile, shadow: Shadow) -> None:
+        """An operation of the block updates a region atomically."""
+        self._updated(self._region(tile, shadow))
+
+    def tile_copy(self, src: tuple[Tile, Shadow], dst: tuple[Tile, Shadow]) -> None:
+        """A copy has run: on chip it carries along what was never written; into global memory that is a finding."""
+        (source, shadow), (target, into) = src, dst
+        s, d = self._region(source, shadow), self._region(target, into)
+        known = np.ones(source.extents, np.bool_)
+        if not source.access.on_chip:
+            if len(d.cells):
+                self._read(s, lanes=False)
+        else:
+            known[...] = shadow.cells.written[s.cells].reshape(*source.extents, -1).all(axis=-1)
+        fitted = np.broadcast_to(matched(known, target.extents, target.access.loc, "T.copy"), target.extents)
+        arrived = fitted[overlap(target)[1]].ravel()
+        if not target.access.on_chip and not arrived.all():
+            self._undefined_copy(source, d, ~arrived)
+        self._written(d, into.array[d.at] if d.at else into.array, lanes=False)
+        if target.access.on_chip:
+            into.cells.written[d.cells] = np.repeat(arrived, into.each)
+
+    def _undefined_copy(self, source: Tile, d: Touch, missing: Flags) -> None:
+        k = int(np.argmax(missing))
+        name = source.access.buffer.name
+        element = self._element(d, tuple(int(i[k]) for i in d.at))
+        self.findings.add(
+            warning(
+                "uninitialised",
+                f"{name} is read before it is written",
+                source.access.loc,
+                label=f"what goes to {element} holds no value yet",
+                expected="each element written before it is read",
+                got=f"{int(missing.sum())} of {len(missing)} elements not written, in {self.where()}",
+                help=f"write it first: T.clear({name}), T.fill or T.copy",
+            )
+        )
+
+    def _region(self, tile: Tile, shadow: Shadow) -> Touch:
+        at, cells = shadow.region(tile)
+        count = len(at[0]) if at else 1
+        return Touch(shadow, tile.access, at, np.zeros(count, np.int32), cells)
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def divisor(self, a: Any, b: Any, lowest: int, mask: Mask | None, loc: Loc | None) -> Any:
+        """`b`, after a look at whether it divides: not by 0, nor the lowest value by -1."""
+        for what, wrong in (
+            ("division by zero", np.asarray(b == 0)),
+            ("the lowest value divided by -1", np.asarray(b == -1) & np.asarray(a == lowest) if lowest else np.False_),
+        ):
+            flagged = wrong if mask is None else wrong & mask
+            if np.any(flagged):
+                lane = tuple(int(k) for k in np.argwhere(flagged)[0])
+                self.findings.add(
+                    warning(
+                        "value",
+                        what,
+                        loc,
+                        got=f"divisor {'0' if what.startswith('div') else '-1'} in {self._place(lane)}",
+                        notes=("nothing traps; the value of the result is not specified",),
+                    )
+                )
+        return b
+
+    def assume(self, holds: Any, mask: Mask | None, loc: Loc | None) -> None:
+        """A fact that the author stated."""
+        wrong = ~np.asarray(holds, np.bool_) if mask is None else mask & ~np.asarray(holds, np.bool_)
+        if wrong.any():
+            lane = tuple(int(k) for k in np.argwhere(wrong)[0])
+            self.findings.add(
+                warning("value", "an assumption does not hold", loc, got=f"false in {self._place(lane)}")
+            )
+
+    # -- words -----------------------------------------------------------------------------------------------------
+
+    def _site(self, loc: Loc | None) -> int:
+        if loc not in self._site_of:
+            self._site_of[loc] = len(self._sites)
+            self._sites.append(loc)
+        return self._site_of[loc]
+
+    def _place(self, lane: tuple[int, ...]) -> str:
+        return self.where(lane, self.domain.axes) or "the host"
+
+    def _lane(self, lane: Any) -> str:
+        at = np.unravel_index(int(lane), self.domain.shape) if self.domain.shape else ()
+        return ", ".join(f"{n} = {int(k)}" for n, k in zip(self.domain.axes, at, strict=False))
+
+    def _element(self, t: Touch, at: tuple[int, ...]) -> str:
+        inner = at[len(at) - t.access.buffer.rank :]
+        return f"{t.access.buffer.name}[{', '.join(map(str, inner))}]"
+
+    def _uninitialised(self, t: Touch, missing: Flags) -> None:
+        k, at, _ = t.example(missing)
+        lane = self._lane(t.lanes[k]) if len(self.domain.shape) and len(t.lanes) > 1 and t.lanes.any() else ""
+        name = t.access.buffer.name
+        self.findings.add(
+            warning(
+                "uninitialised",
+                f"{name} is read before it is written",
+                t.access.loc,
+                label=f"{self._element(t, at)} holds no value yet",
+                expected="each element written before it is read",
+                got=f"{int(missing.reshape(-1, t.shadow.each).any(axis=1).sum())} of {len(t.lanes)} elements not written,"
+                f" in {self.where()}" + (f", {lane}" if lane else ""),
+                help=f"write it first: T.clear({name}), T.fill or T.copy",
+            )
+        )
+
+    def _block_race(self, t: Touch, wrong: Flags, owners: Owners, what: str, *, same: bool = False) -> None:
+        _, at, cell = t.example(wrong)
+        name = t.access.buffer.name
+        other = int(owners.who[cell])
+        there = self._sites[int(owners.site[cell])]
+        first = _block_text(self._blocks[other]) if other >= 0 else "several blocks"
+        message = f"a race between blocks on {name}: {what}"
+        if same:
+            message = f"several blocks store the same value to one element of {name}"
+        self.findings.add(
+            Diagnostic(
+                "race",
+                message,
+                t.access.loc,
+                expected="each element stored by one block, and touched by no other",
+                got=f"{self._element(t, at)} touched by {first} and {_block_text(self._blocks[self.block])}",
+                related=((there, "the other access"),) if there is not None and there != t.access.loc else (),
+                help="index it by the block, or use atomic operations",
+                severity=Severity.NOTE if same else Severity.WARNING,
+            )
+        )
+
+    def _lane_race(self, t: Touch, wrong: Flags, ranges: LaneRange, what: str) -> None:
+        k, at, cell = t.example(wrong)
+        name = t.access.buffer.name
+        me = int(t.lanes[k])
+        if self.domain.threads:
+            what = what.replace("iteration", "thread")
+        who = "threads" if self.domain.threads else "iterations of T.Parallel"
+        self.findings.add(
+            warning(
+                "race",
+                f"a race between {who} on {name}: {what}",
+                t.access.loc,
+                expected="elements that one iteration stores are touched by no other"
+                if not self.domain.threads
+                else "a barrier between the accesses, or an atomic operation",
+                got=f"{self._element(t, at)} touched at {self._lane(ranges.someone(cell, me))} and at {self._lane(me)}"
+                f" in {self.where()}",
+                help="write into another buffer, or split the loop in two",
+            )
+        )
+
+
+def _block_text(block: tuple[int, ...]) -> str:
+    return f"block ({', '.join(map(str, block))})"
