@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from emulator_build import *
 
+from emulator_build import (
+    BOOL,
+    F32,
+    I32,
+    I64,
+    TX,
+    TY,
+    TZ,
+    Alloc,
+    Cast,
+    add,
+    buf,
+    kernel,
+    ld,
+    mul,
+    op,
+    reg,
+    run,
+    same,
+    st,
+    var,
+)
 from tilelang.dtypes import DType
 from tilelang.emulator import translate
 from tilelang.errors import TileError
@@ -80,8 +103,12 @@ def test_a_tensor_made_outside_of_the_launch_with_strides():
     A = buf("A", "float32", 4, 5, strides=(c(1), c(4)))
     C = buf("C", "float32", 4, 5)
     launch = Launch((c(1),), (bx,), (TX, TY, TZ), (Copy(reg(A), reg(C)),), threads=(32,))
-    fn = Function("f", (Param("p", var=p, pointer=True), Param("q", var=q, pointer=True)), (),
-                  (MakeTensor(A, p), MakeTensor(C, q), launch))  # fmt: skip
+    fn = Function(
+        "f",
+        (Param("p", var=p, pointer=True), Param("q", var=q, pointer=True)),
+        (),
+        (MakeTensor(A, p), MakeTensor(C, q), launch),
+    )
     a, out = RNG.standard_normal((5, 4)).astype(np.float32), np.zeros((4, 5), np.float32)
     translate(fn).run({"p": a, "q": out})
     same(out, a.T.copy())
@@ -102,7 +129,10 @@ def test_a_table_of_addresses():
     a = [RNG.integers(-3, 4, (m, k)).astype(np.float32) for _ in range(groups)]
     b = [RNG.integers(-3, 4, (k, n)).astype(np.float32) for _ in range(groups)]
     out = [np.zeros((m, n), np.float32) for _ in range(groups)]
-    args = {t.name: np.array([x.ctypes.data for x in xs], np.int64) for t, xs in zip(tables, (a, b, out), strict=True)}
+    args: dict[str, Any] = {
+        t.name: np.array([x.ctypes.data for x in xs], np.int64)
+        for t, xs in zip(tables, (a, b, out), strict=True)
+    }
     run(kernel(tables, *body, grid=(groups,), vars=(bx,), threads=(32,)), **args)
     for x, y, z in zip(a, b, out, strict=True):
         same(z, x @ y)
@@ -144,7 +174,9 @@ def test_what_has_no_address_is_refused():
 # -- tests over elements ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["float32", "float16", "float8_e4m3fn", "int8", "uint64", "bool", "int4"])
+@pytest.mark.parametrize(
+    "name", ["float32", "float16", "float8_e4m3fn", "int8", "uint64", "bool", "int4"]
+)
 @pytest.mark.parametrize("kind", list(Quantifier))
 def test_any_and_all(name, kind):
     t = DType(name)
@@ -172,10 +204,13 @@ def test_a_part_of_a_buffer_nan_and_nothing_at_all(kind):
     A, C = buf("A", "float32", 4, 6), buf("C", "bool", 3)
     x, y, z = (var(n, BOOL) for n in "xyz")
     body = (
-        special.TestElements(kind, reg(A, 1, 2, ext=(2, 3)), x), st(C, 0, x),
-        special.TestElements(kind, reg(A, 3, 0, ext=(1, 1)), y), st(C, 1, y),
-        special.TestElements(kind, reg(A, 0, 0, ext=(0, 6)), z), st(C, 2, z),
-    )  # fmt: skip
+        special.TestElements(kind, reg(A, 1, 2, ext=(2, 3)), x),
+        st(C, 0, x),
+        special.TestElements(kind, reg(A, 3, 0, ext=(1, 1)), y),
+        st(C, 1, y),
+        special.TestElements(kind, reg(A, 0, 0, ext=(0, 6)), z),
+        st(C, 2, z),
+    )
     a = np.zeros((4, 6), np.float32)
     a[1:3, 2:5] = 1
     a[3, 0] = np.nan
@@ -194,7 +229,10 @@ def test_each_thread_tests_its_own(kind):
         *(st(own, n, ld(A, TX, n)) for n in range(3)),
         special.TestElements(kind, reg(own), x),
         st(C, TX, x),
-        If(op("<", TX, 20), (special.TestElements(kind, reg(A, TX, 0, ext=(2, 3)), y), st(D, TX, y))),
+        If(
+            op("<", TX, 20),
+            (special.TestElements(kind, reg(A, TX, 0, ext=(2, 3)), y), st(D, TX, y)),
+        ),
     )
     a = RNG.integers(0, 2, (24, 3)).astype(np.int32)
     out, other = np.zeros(24, bool), np.zeros(24, bool)

@@ -1,15 +1,32 @@
-"""Reducers: every iteration counts once, whatever runs it; both forms, all operations and dtypes."""
+"""Reducers: every iteration counts once; both forms, all operations and dtypes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulator_build import *
 
+from emulator_build import (
+    F16,
+    F32,
+    I32,
+    TX,
+    Alloc,
+    add,
+    buf,
+    kernel,
+    ld,
+    mul,
+    op,
+    reg,
+    run,
+    same,
+    st,
+    var,
+)
 from tilelang.dtypes import DType, cast
 from tilelang.emulator import translate
 from tilelang.errors import TileError, TileIndexError
-from tilelang.ir.expr import Const
+from tilelang.ir.expr import Buffer, Const
 from tilelang.ir.special import ReducerFinalize, ReducerInit, ReducerUpdate
 from tilelang.ir.tile import Fill, For, If, Let, Parallel, Pipelined, ReduceOp
 
@@ -51,9 +68,12 @@ def equal(got: np.ndarray, want: np.ndarray) -> None:
     assert got.tobytes() == want.tobytes()
 
 
-def epoch(op: ReduceOp, dtype, shape, *middle, init=None, out=None) -> list:
+def epoch(op: ReduceOp, dtype, shape, *middle, out: Buffer, init=None) -> list:
     """alloc, init, the statements given, finalize into a fragment, copy to `out`."""
-    acc, res = buf("acc", dtype, *shape, scope="local.reducer"), buf("res", dtype, *shape, scope="local.fragment")
+    acc, res = (
+        buf("acc", dtype, *shape, scope="local.reducer"),
+        buf("res", dtype, *shape, scope="local.fragment"),
+    )
     start = None if init is None else Const(init, DType(dtype))
     return [
         Alloc(acc),
@@ -61,9 +81,18 @@ def epoch(op: ReduceOp, dtype, shape, *middle, init=None, out=None) -> list:
         *middle,
         Alloc(res),
         ReducerFinalize(acc, reg(res), op),
-        Parallel(tuple(var(f"o{n}") for n in range(len(shape))), tuple(c(n) for n in shape),
-                 (st(out, *(var(f"o{n}") for n in range(len(shape))), ld(res, *(var(f"o{n}") for n in range(len(shape))))),)),
-    ]  # fmt: skip
+        Parallel(
+            tuple(var(f"o{n}") for n in range(len(shape))),
+            tuple(c(n) for n in shape),
+            (
+                st(
+                    out,
+                    *(var(f"o{n}") for n in range(len(shape))),
+                    ld(res, *(var(f"o{n}") for n in range(len(shape)))),
+                ),
+            ),
+        ),
+    ]
 
 
 def up(op, dtype, shape, at, value) -> ReducerUpdate:
@@ -74,18 +103,32 @@ DTYPES = [
     (op, name)
     for op in FOLDS
     for name in (
-        ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int32", "int8", "uint8", "int64", "uint16"]
+        [
+            "float32",
+            "float64",
+            "float16",
+            "bfloat16",
+            "float8_e4m3fn",
+            "float8_e5m2",
+            "int32",
+            "int8",
+            "uint8",
+            "int64",
+            "uint16",
+        ]
         if op in PLAIN
         else ["int32", "uint8", "int64", "bool", "int4"]
     )
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("op", "name"), DTYPES)
 def test_rows_of_a_tile(op, name):
     t, m, n = DType(name), 24, 5
     A, C = buf("A", t, m, n), buf("C", t, m)
-    body = epoch(op, t, (m,), Parallel((i, j), (c(m), c(n)), (up(op, t, (m,), (i,), ld(A, i, j)),)), out=C)
+    body = epoch(
+        op, t, (m,), Parallel((i, j), (c(m), c(n)), (up(op, t, (m,), (i,), ld(A, i, j)),)), out=C
+    )
     a, out = numbers(t, m, n), np.zeros(m, t.numpy)
     run(kernel([A, C], *body, threads=(128,)), A=a, C=out)
     equal(out, combined(op, a, t, 1))
@@ -97,9 +140,13 @@ def test_rows_of_a_tile(op, name):
 def test_one_element_counts_every_iteration_once(threads, n, init):
     A, C = buf("A", F32, n), buf("C", F32, 1)
     body = epoch(
-        ReduceOp.SUM, F32, (1,), Parallel((i,), (c(n),), (up(ReduceOp.SUM, F32, (1,), (c(0),), ld(A, i)),)),
-        init=init, out=C,
-    )  # fmt: skip
+        ReduceOp.SUM,
+        F32,
+        (1,),
+        Parallel((i,), (c(n),), (up(ReduceOp.SUM, F32, (1,), (c(0),), ld(A, i)),)),
+        init=init,
+        out=C,
+    )
     a, out = np.arange(1, n + 1, dtype=np.float32), np.zeros(1, np.float32)
     run(kernel([A, C], *body, threads=threads), A=a, C=out)
     same(out, np.array([n * (n + 1) / 2 + (init or 0)], np.float32))
@@ -110,7 +157,12 @@ def test_the_initial_value_is_one_more_contribution(op):
     t, m, n, init = DType("int32"), 7, 40, 2
     A, C = buf("A", t, m, n), buf("C", t, m)
     body = epoch(
-        op, t, (m,), Parallel((i, j), (c(m), c(n)), (up(op, t, (m,), (i,), ld(A, i, j)),)), init=init, out=C
+        op,
+        t,
+        (m,),
+        Parallel((i, j), (c(m), c(n)), (up(op, t, (m,), (i,), ld(A, i, j)),)),
+        init=init,
+        out=C,
     )
     a, out = numbers(t, m, n), np.zeros(m, np.int32)
     run(kernel([A, C], *body), A=a, C=out)
@@ -124,7 +176,11 @@ def test_an_empty_accumulation_gives_the_identity(op, name):
     C = buf("C", t, 3)
     out = np.zeros(3, t.numpy)
     run(kernel([C], *epoch(op, t, (3,), out=C)), C=out)
-    edge = {ReduceOp.SUM: 0, ReduceOp.MAX: -np.inf if t.is_float else t.min, ReduceOp.MIN: np.inf if t.is_float else t.max}
+    edge = {
+        ReduceOp.SUM: 0,
+        ReduceOp.MAX: -np.inf if t.is_float else t.min,
+        ReduceOp.MIN: np.inf if t.is_float else t.max,
+    }
     same(out, np.full(3, edge[op], t.numpy))
 
 
@@ -133,8 +189,12 @@ def test_serial_loops_around_and_inside(loop):
     m, n, tiles = 5, 6, 4
     A, C = buf("A", F32, tiles, m, n), buf("C", F32, m)
     step = For if loop == "serial" else Pipelined
-    inner = Parallel((i,), (c(m),), (For(j, c(0), c(n), (up(ReduceOp.SUM, F32, (m,), (i,), ld(A, k, i, j)),)),))
-    twice = Parallel((i, j), (c(m), c(n)), (up(ReduceOp.SUM, F32, (m,), (i,), mul(ld(A, k, i, j), 10.0)),))
+    inner = Parallel(
+        (i,), (c(m),), (For(j, c(0), c(n), (up(ReduceOp.SUM, F32, (m,), (i,), ld(A, k, i, j)),)),)
+    )
+    twice = Parallel(
+        (i, j), (c(m), c(n)), (up(ReduceOp.SUM, F32, (m,), (i,), mul(ld(A, k, i, j), 10.0)),)
+    )
     body = epoch(ReduceOp.SUM, F32, (m,), step(k, c(0), c(tiles), (inner, twice)), out=C)
     a, out = numbers(F32, tiles, m, n), np.zeros(m, np.float32)
     run(kernel([A, C], *body), A=a, C=out)
@@ -163,7 +223,11 @@ def test_masks_gathers_and_permuted_indices():
     op = ReduceOp.SUM
     some = If(_odd(add(i, j)), (Let(v, mul(ld(A, i, j), 2)), up(op, I32, (n, 4), (j, ld(X, i)), v)))
     body = epoch(op, I32, (n, 4), Parallel((i, j), (c(m), c(n)), (some,)), out=C)
-    a, x, out = numbers(I32, m, n), RNG.integers(0, 4, m).astype(np.int32), np.zeros((n, 4), np.int32)
+    a, x, out = (
+        numbers(I32, m, n),
+        RNG.integers(0, 4, m).astype(np.int32),
+        np.zeros((n, 4), np.int32),
+    )
     run(kernel([A, X, C], *body), A=a, X=x, C=out)
     want = np.zeros_like(out)
     for row in range(m):
@@ -180,7 +244,13 @@ def _odd(x):
 def test_halves_are_combined_in_float32_and_rounded_once():
     n = 4096
     A, C = buf("A", F16, n), buf("C", F16, 1)
-    body = epoch(ReduceOp.SUM, F16, (1,), Parallel((i,), (c(n),), (up(ReduceOp.SUM, F16, (1,), (c(0),), ld(A, i)),)), out=C)
+    body = epoch(
+        ReduceOp.SUM,
+        F16,
+        (1,),
+        Parallel((i,), (c(n),), (up(ReduceOp.SUM, F16, (1,), (c(0),), ld(A, i)),)),
+        out=C,
+    )
     out = np.zeros(1, np.float16)
     run(kernel([A, C], *body), A=np.ones(n, np.float16), C=out)
     same(out, np.array([4096], np.float16))
@@ -226,12 +296,15 @@ def test_a_fragment_is_accumulated_in_place(op, name, threads):
     body = (
         Alloc(acc),
         Fill(reg(acc), Const(start, t)),
-        For(k, c(0), c(2), (
-            Parallel((i, j), (c(m), c(n)), (ReducerUpdate(acc, (i,), ld(A, k, i, j), op),)),
-        )),
+        For(
+            k,
+            c(0),
+            c(2),
+            (Parallel((i, j), (c(m), c(n)), (ReducerUpdate(acc, (i,), ld(A, k, i, j), op),)),),
+        ),
         ReducerFinalize(acc, reg(acc), op),
         Parallel((i,), (c(m),), (st(C, i, ld(acc, i)),)),
-    )  # fmt: skip
+    )
     a, out = numbers(t, 2, m, n), np.zeros(m, t.numpy)
     run(kernel([A, C], *body, threads=(threads,)), A=a, C=out)
     equal(out, combined(op, a, t, (0, 2), start))
@@ -244,7 +317,9 @@ def test_a_scalar_result_of_the_older_form():
     body = (
         Alloc(acc),
         Fill(reg(acc), Const(0.0, F32)),
-        Parallel((i,), (c(100),), (If(inside, (ReducerUpdate(acc, (c(0),), ld(A, i), ReduceOp.SUM),)),)),
+        Parallel(
+            (i,), (c(100),), (If(inside, (ReducerUpdate(acc, (c(0),), ld(A, i), ReduceOp.SUM),)),)
+        ),
         ReducerFinalize(acc, reg(acc), ReduceOp.SUM),
         st(C, 0, ld(acc, 0)),
     )
@@ -265,7 +340,10 @@ def test_misuse_is_located():
         ((Alloc(acc), one, first, last), "not open"),
         ((Alloc(acc), first, last, one), "not open"),
         ((Alloc(acc), last), "not open"),
-        ((Alloc(acc), first, up(ReduceOp.SUM, F32, (2,), (c(0),), Const(1.0, F32)), last), "outside T.Parallel"),
+        (
+            (Alloc(acc), first, up(ReduceOp.SUM, F32, (2,), (c(0),), Const(1.0, F32)), last),
+            "outside T.Parallel",
+        ),
         ((Alloc(acc), If(op("<", TX, 3), (first,))), "only some threads"),
         ((Alloc(acc), first, If(op("<", TX, 3), (last,))), "only some threads"),
         ((Alloc(acc), Parallel((i,), (c(2),), (first,))), "inside T.Parallel"),
@@ -277,7 +355,11 @@ def test_misuse_is_located():
 
 def test_an_index_outside_is_a_fault():
     acc = buf("acc", F32, 2, scope="local.reducer")
-    body = (Alloc(acc), ReducerInit(acc, ReduceOp.SUM), Parallel((i,), (c(3),), (up(ReduceOp.SUM, F32, (2,), (i,), Const(1.0, F32)),)))
+    body = (
+        Alloc(acc),
+        ReducerInit(acc, ReduceOp.SUM),
+        Parallel((i,), (c(3),), (up(ReduceOp.SUM, F32, (2,), (i,), Const(1.0, F32)),)),
+    )
     with pytest.raises(TileIndexError, match="outside of acc"):
         run(kernel([], *body))
 

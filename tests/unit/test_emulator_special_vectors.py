@@ -5,9 +5,27 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from emulator_build import *
-from emulator_build import same as exactly
 
+from emulator_build import (
+    F16,
+    F32,
+    I32,
+    TX,
+    Alloc,
+    Cast,
+    Select,
+    buf,
+    call,
+    kernel,
+    ld,
+    mul,
+    op,
+    reg,
+    run,
+    st,
+    var,
+)
+from emulator_build import same as exactly
 from tilelang.dtypes import DType, pack
 from tilelang.emulator import translate
 from tilelang.errors import TileError, TileIndexError
@@ -52,7 +70,9 @@ def test_packed_arithmetic_is_that_of_the_lanes(name, symbol, threads):
     A, B, C = (buf(x, name, 2 * threads) for x in "ABC")
     at = mul(TX, 2)
     a2, b2 = (LoadVector(x, (at,), vec(name, 2)) for x in (A, B))
-    fn = kernel([A, B, C], StoreVector(C, (at,), Binary(BinaryOp(symbol), a2, b2)), threads=(threads,))
+    fn = kernel(
+        [A, B, C], StoreVector(C, (at,), Binary(BinaryOp(symbol), a2, b2)), threads=(threads,)
+    )
     a, b, c = floats(t, 2 * threads), floats(t, 2 * threads), np.zeros(2 * threads, t.numpy)
     a[0] = np.nan
     run(fn, A=a, B=b, C=c)
@@ -74,7 +94,9 @@ def test_packed_functions(name):
     d, e = np.zeros(n, t.numpy), np.zeros(n, t.numpy)
     run(kernel([A, B, C, D, E], Parallel((i,), (e_(20),), body)), A=a, B=b, C=c, D=d, E=e)
     exact = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
-    same(d, exact.astype(np.float32).astype(t.numpy) if name == "float32" else exact.astype(t.numpy))
+    same(
+        d, exact.astype(np.float32).astype(t.numpy) if name == "float32" else exact.astype(t.numpy)
+    )
     same(e, np.abs(a))
 
 
@@ -82,7 +104,9 @@ def e_(n: int) -> Const:
     return Const(n, I32)
 
 
-@pytest.mark.parametrize(("name", "lanes"), [("int8", 4), ("uint8", 16), ("int32", 2), ("uint64", 2)])
+@pytest.mark.parametrize(
+    ("name", "lanes"), [("int8", 4), ("uint8", 16), ("int32", 2), ("uint64", 2)]
+)
 @pytest.mark.parametrize("symbol", ["+", "*", "&", "^", "<<", "//", "%"])
 def test_integer_lanes_wrap_each_for_itself(name, lanes, symbol):
     t, n = DType(name), 5
@@ -90,7 +114,9 @@ def test_integer_lanes_wrap_each_for_itself(name, lanes, symbol):
     x, y = (LoadVector(b, (mul(i, lanes),), vec(name, lanes)) for b in (A, B))
     fn = kernel(
         [A, B, C],
-        Parallel((i,), (e_(n),), (StoreVector(C, (mul(i, lanes),), Binary(BinaryOp(symbol), x, y)),)),
+        Parallel(
+            (i,), (e_(n),), (StoreVector(C, (mul(i, lanes),), Binary(BinaryOp(symbol), x, y)),)
+        ),
     )
     low, high = int(t.min) // 2, int(t.max) // 2
     a = RNG.integers(low, high, n * lanes, dtype=np.int64).astype(t.numpy)
@@ -99,9 +125,14 @@ def test_integer_lanes_wrap_each_for_itself(name, lanes, symbol):
     run(fn, A=a, B=b, C=c)
     with np.errstate(all="ignore"):
         f = {
-            "+": np.add, "*": np.multiply, "&": np.bitwise_and, "^": np.bitwise_xor, "<<": np.left_shift,
-            "//": np.floor_divide, "%": np.remainder,
-        }[symbol]  # fmt: skip
+            "+": np.add,
+            "*": np.multiply,
+            "&": np.bitwise_and,
+            "^": np.bitwise_xor,
+            "<<": np.left_shift,
+            "//": np.floor_divide,
+            "%": np.remainder,
+        }[symbol]
         same(c, f(a, b))
 
 
@@ -153,10 +184,16 @@ def test_one_lane_is_repeated():
 @pytest.mark.parametrize(
     ("src", "dst"),
     [
-        ("float16x2", "uint32"), ("bfloat16x4", "uint32x2"), ("int8x4", "int32"), ("float32x2", "uint64"),
-        ("float8_e4m3fnx4", "uint32"), ("int4x8", "uint32"), ("float4_e2m1fnx8", "int8x4"), ("uint2x16", "uint16x2"),
+        ("float16x2", "uint32"),
+        ("bfloat16x4", "uint32x2"),
+        ("int8x4", "int32"),
+        ("float32x2", "uint64"),
+        ("float8_e4m3fnx4", "uint32"),
+        ("int4x8", "uint32"),
+        ("float4_e2m1fnx8", "int8x4"),
+        ("uint2x16", "uint16x2"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("lanes", [1, 9])
 def test_bitcast_there_and_back(src, dst, lanes):
     s, d = DType(src), DType(dst)
@@ -175,7 +212,15 @@ def test_bitcast_there_and_back(src, dst, lanes):
     assert c.tobytes() == a.tobytes()
 
 
-@pytest.mark.parametrize(("src", "dst"), [("float32x2", "float16x2"), ("float16x4", "float8_e4m3fnx4"), ("int32x4", "int8x4"), ("float32x4", "int32x4")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        ("float32x2", "float16x2"),
+        ("float16x4", "float8_e4m3fnx4"),
+        ("int32x4", "int8x4"),
+        ("float32x4", "int32x4"),
+    ],
+)
 def test_cast_of_lanes(src, dst):
     s, d, n = DType(src), DType(dst), 17
     A, C = buf("A", s.base, n, s.lanes), buf("C", d.base, n, s.lanes)
@@ -212,10 +257,16 @@ def test_select_takes_whole_vectors():
 @pytest.mark.parametrize(
     ("memory", "value"),
     [
-        ("float16", "uint32"), ("float16", "uint32x2"), ("float16", "uint32x4"), ("int8", "uint32x4"),
-        ("float32", "float32x4"), ("float8_e5m2", "uint64x2"), ("int4", "uint32"), ("float16", "float16"),
+        ("float16", "uint32"),
+        ("float16", "uint32x2"),
+        ("float16", "uint32x4"),
+        ("int8", "uint32x4"),
+        ("float32", "float32x4"),
+        ("float8_e5m2", "uint64x2"),
+        ("int4", "uint32"),
+        ("float16", "float16"),
     ],
-)  # fmt: skip
+)
 def test_neighbours_are_read_and_written_bit_by_bit(memory, value):
     m, v = DType(memory), DType(value)
     per = v.bits * v.lanes // m.bits
@@ -248,7 +299,13 @@ def test_a_predicate_reads_nothing_and_writes_nothing():
     same(c, np.concatenate([a, np.zeros(n, np.float16)]))
     bad = LoadVector(s, (at,), DType("uint32"))
     with pytest.raises(TileIndexError, match="outside of s"):
-        run(kernel([A, C], Alloc(s), Copy(reg(A), reg(s)), StoreVector(C, (at,), bad), threads=(n,)), A=a, C=c)
+        run(
+            kernel(
+                [A, C], Alloc(s), Copy(reg(A), reg(s)), StoreVector(C, (at,), bad), threads=(n,)
+            ),
+            A=a,
+            C=c,
+        )
 
 
 @pytest.mark.parametrize("flag", [0, 1])
@@ -267,7 +324,10 @@ def test_a_predicate_of_the_block(flag):
 def test_neighbours_outside_of_global_memory():
     A, C = buf("A", "float32", 7), buf("C", "float32", 7)
     at = (op("-", mul(i, 4), 2),)
-    fn = kernel([A, C], Parallel((i,), (e_(3),), (StoreVector(C, at, LoadVector(A, at, vec("float32", 4))),)))
+    fn = kernel(
+        [A, C],
+        Parallel((i,), (e_(3),), (StoreVector(C, at, LoadVector(A, at, vec("float32", 4))),)),
+    )
     a, c = floats(F32, 7), np.full(7, 5, np.float32)
     run(fn, A=a, C=c)
     same(c, a)
@@ -334,7 +394,12 @@ def test_variables_of_vectors(per_thread):
     row = TX if per_thread else e_(3)
     body = (
         Alloc(v),
-        For(k, e_(0), e_(3), (st(v, 0, Binary(BinaryOp.ADD, ld(v, 0), LoadVector(A, (row, e_(0)), t))),)),
+        For(
+            k,
+            e_(0),
+            e_(3),
+            (st(v, 0, Binary(BinaryOp.ADD, ld(v, 0), LoadVector(A, (row, e_(0)), t))),),
+        ),
         StoreVector(C, (row, e_(0)), ld(v, 0)),
     )
     a = RNG.integers(-8, 8, (n, 2)).astype(np.float32).astype(ml_dtypes.bfloat16)
