@@ -64,6 +64,10 @@ def make_tensor(u: Unit, stmt: MakeTensor) -> None:
     fn, name = u.constant("tensor_at", tensor_at, "fn"), u.w.name(buffer.name)
     u.w.line(f"{name} = {fn}({at.code}, {tuple_text(shape)}, {steps}, {u.access_name(buffer)})")
     u.stores[buffer.name] = Storage(name, buffer, u.access(buffer))
+    if u.checks is not None:
+        u.checks.born(u, u.stores[buffer.name], written=True)
+    if u.checks is not None:
+        u.checks.born(u, u.stores[buffer.name], written=True)
 
 
 # -- meaning ---------------------------------------------------------------------------------------

@@ -78,6 +78,8 @@ def update(u: Unit, stmt: ReducerUpdate) -> None:
     if memory(u, stmt.reducer) is Memory.REDUCER:
         u.w.line(f"{_epoch(s.name)}.add({op}, {at}, {given})")
         return
+    if u.checks is not None:
+        u.checks.atomic(u, p, place)
     name = u.constant("combine", combine, "fn")
     u.w.line(f"{name}({op}, {s.name}, {at}, {given})")
 
