@@ -5,8 +5,17 @@
 
 from __future__ import annotations
 
-from tilelang import language
+from typing import Any
+
+from tilelang import compat, language
 from tilelang._version import __version__
+from tilelang.compat import (
+    disable_cache,
+    enable_cache,
+    is_cache_enabled,
+    par_compile,
+    set_log_level,
+)
 from tilelang.dtypes import DType as DataType
 from tilelang.frontend import LANGUAGE_NAMES
 from tilelang.language.maths import cdiv
@@ -19,6 +28,16 @@ for _name, _value in LANGUAGE_NAMES.items():
     setattr(language, _name, _value)
 
 warn_if_mixed()
+compat.install()
+
+
+def __getattr__(name: str) -> Any:
+    return compat.attribute(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *compat.NAMES})
+
 
 __all__ = [
     "DataType",
@@ -28,6 +47,11 @@ __all__ = [
     "cdiv",
     "check",
     "compile",
+    "disable_cache",
+    "enable_cache",
+    "is_cache_enabled",
     "jit",
     "language",
+    "par_compile",
+    "set_log_level",
 ]

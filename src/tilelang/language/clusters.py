@@ -80,13 +80,14 @@ def get_cluster_extents() -> list[Any]:
 def block_rank_in_cluster() -> Any:
     """The rank of the block in its cluster, x fastest (int32); 0 without clusters."""
     launch = launch_of("T.block_rank_in_cluster")
-    rank: Any = 0
+    terms: list[Any] = []
     stride = 1
     for var, size in zip(launch.vars, launch.cluster, strict=False):
         if size > 1:
-            rank = rank + (Value(var) % size) * stride
+            within = Value(var) % size
+            terms.append(within if stride == 1 else within * stride)
         stride *= size
-    return rank
+    return sum(terms[1:], terms[0]) if terms else 0
 
 
 def _barrier(step: ClusterStep, name: str) -> None:

@@ -1,0 +1,1 @@
+"""`tilelang.utils`: targets by name, and tensors for tests."""

@@ -1,0 +1,5 @@
+"""`tilelang.utils.target`, which a public library imports: the target that a name means here."""
+
+from tilelang.compat.devices import determine_target
+
+__all__ = ["determine_target"]
