@@ -43,10 +43,15 @@ class Touch:
     lanes: Lanes
     cells: Places
 
+    @property
+    def each(self) -> int:
+        """How many cells an element has."""
+        return len(self.cells) // max(len(self.lanes), 1) or 1
+
     def example(self, flags: Flags) -> tuple[int, tuple[int, ...], int]:
         """The first flagged access: its position, its element, and its cell."""
         first = int(np.argmax(flags))
-        k = first // self.shadow.each
+        k = first // self.each
         return k, tuple(int(i[k]) for i in self.at), int(self.cells[first])
 
 
@@ -71,9 +76,12 @@ class Checker:
         self._global += [s.cells for s in shadows.values()]
 
     def born(self, array: Array, unit: int, written: bool, shared_by_blocks: bool) -> Shadow:
-        """New memory."""
+        """New memory; or memory at an address, which may be that of an argument."""
         cells = cells_of(array, unit, written=written)
         if shared_by_blocks:
+            for known in self._global:
+                if known.holds(cells):
+                    return Shadow(array, known)
             self._global.append(cells)
         return Shadow(array, cells)
 
@@ -144,10 +152,10 @@ class Checker:
     def by_threads(self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None) -> None:
         """Threads that store what they computed from the old value of one element."""
         t = self._touch(shadow, index, access, mask, self.domain.shape)
-        places, counts = np.unique(t.cells[:: shadow.each], return_counts=True)
+        places, counts = np.unique(t.cells[:: t.each], return_counts=True)
         if not counts.size or counts.max() < 2:
             return
-        k = int(np.argmax(t.cells[:: shadow.each] == places[counts.argmax()]))
+        k = int(np.argmax(t.cells[:: t.each] == places[counts.argmax()]))
         element = self._element(t, tuple(int(i[k]) for i in t.at))
         self.findings.add(
             warning(
@@ -160,8 +168,22 @@ class Checker:
             )
         )
 
+    def reach(
+        self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, count: int, write: bool
+    ) -> None:
+        """A vector access of `count` neighbouring elements for each lane; the access itself follows or has been."""
+        uniform = mask is None and not any(isinstance(i, np.ndarray) for i in index)
+        for k in range(count):
+            at = (*index[:-1], index[-1] + k)
+            self._bounds(shadow, at, access, mask, "write" if write else "read")
+            touch = self._touch(shadow, at, access, mask, () if uniform else self.domain.shape)
+            if write:
+                self._written(touch, None, lanes=not uniform)
+            else:
+                self._read(touch, lanes=not uniform)
+
     def _bounds(self, s: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, verb: str) -> None:
-        for axis, (i, size) in enumerate(zip(index, s.array.shape, strict=True)):
+        for axis, (i, size) in enumerate(zip(index, s.array.shape, strict=False)):
             wrong = (np.asarray(i) < 0) | (np.asarray(i) >= size)
             if mask is not None:
                 wrong = wrong & mask
@@ -189,7 +211,8 @@ class Checker:
     def _touch(
         self, s: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, shape: tuple[int, ...]
     ) -> Touch:
-        at, live = elements.flat(s.array, index, mask, shape, access)
+        single = s.array if len(index) == s.array.ndim else s.array[..., 0]
+        at, live = elements.flat(single, index, mask, shape, access)
         count = int(np.prod(shape, dtype=np.int64))
         lanes = np.arange(count, dtype=np.int32)
         if live is not None:
@@ -223,13 +246,13 @@ class Checker:
                 readers.add(t.cells, self.block, self._site(t.access.loc))
         if lanes and self._races_between_lanes(t):
             writers, readers_of = t.shadow.cells.lanes()
-            each = np.repeat(t.lanes, t.shadow.each)
+            each = np.repeat(t.lanes, t.each)
             wrong = writers.others(t.cells, each, self.epoch)
             if wrong.any() and not atomic:
                 self._lane_race(t, wrong, writers, "one iteration stores what another reads")
             readers_of.add(t.cells, each, self.epoch)
 
-    def _written(self, t: Touch, values: Array, *, atomic: bool = False, lanes: bool = True) -> None:
+    def _written(self, t: Touch, values: Array | None, *, atomic: bool = False, lanes: bool = True) -> None:
         if not len(t.cells):
             return
         t.shadow.cells.written[t.cells] = True
@@ -239,12 +262,12 @@ class Checker:
             for owners, what in (*kinds, (updates, "one block stores what another updates atomically")):
                 wrong = owners.others(t.cells, self.block)
                 if wrong.any() and not atomic:
-                    same = owners is plain and self._unchanged(t, values, wrong)
+                    same = owners is plain and values is not None and self._unchanged(t, values, wrong)
                     self._block_race(t, wrong, owners, what, same=same)
             (updates if atomic else plain).add(t.cells, self.block, self._site(t.access.loc))
         if lanes and self._races_between_lanes(t):
             writers, readers_of = t.shadow.cells.lanes()
-            each = np.repeat(t.lanes, t.shadow.each)
+            each = np.repeat(t.lanes, t.each)
             for ranges, what in ((writers, "two iterations store one element"), (readers_of, "one iteration stores what another reads")):
                 wrong = ranges.others(t.cells, each, self.epoch)
                 if wrong.any() and not atomic:
@@ -270,13 +293,13 @@ class Checker:
         return bool(self.domain.shape) and not (self.domain.threads and t.access.on_chip)
 
     def _unchanged(self, t: Touch, values: Array, wrong: Flags) -> bool:
-        hit = wrong.reshape(-1, t.shadow.each).any(axis=1)
+        hit = wrong.reshape(-1, t.each).any(axis=1)
         old = t.shadow.array[tuple(i[hit] for i in t.at)]
         return old.tobytes() == np.ascontiguousarray(values[hit]).tobytes()
 
     def _one_statement(self, t: Touch, values: Array) -> None:
         """Lanes that set one element to different values in one statement."""
-        first = t.cells[:: t.shadow.each]
+        first = t.cells[:: t.each]
         order = np.argsort(first, kind="stable")
         sorted_cells = first[order]
         words = np.ascontiguousarray(values[order]).view(np.uint8).reshape(len(values), -1)
@@ -309,7 +332,7 @@ class Checker:
     def tile_write(self, tile: Tile, shadow: Shadow) -> None:
         """An operation of the block has written a region."""
         t = self._region(tile, shadow)
-        self._written(t, t.shadow.array[t.at] if t.at else t.shadow.array, lanes=False)
+        self._written(t, None, lanes=False)
         self.epoch += 1
 
     def tile_update(self, tile: Tile, shadow: Shadow) -> None:
@@ -330,9 +353,9 @@ class Checker:
         arrived = fitted[overlap(target)[1]].ravel()
         if not target.access.on_chip and not arrived.all():
             self._undefined_copy(source, d, ~arrived)
-        self._written(d, into.array[d.at] if d.at else into.array, lanes=False)
+        self._written(d, None, lanes=False)
         if target.access.on_chip:
-            into.cells.written[d.cells] = np.repeat(arrived, into.each)
+            into.cells.written[d.cells] = np.repeat(arrived, d.each)
 
     def _undefined_copy(self, source: Tile, d: Touch, missing: Flags) -> None:
         k = int(np.argmax(missing))
@@ -416,7 +439,7 @@ class Checker:
                 t.access.loc,
                 label=f"{self._element(t, at)} holds no value yet",
                 expected="each element written before it is read",
-                got=f"{int(missing.reshape(-1, t.shadow.each).any(axis=1).sum())} of {len(t.lanes)} elements not written,"
+                got=f"{int(missing.reshape(-1, t.each).any(axis=1).sum())} of {len(t.lanes)} elements not written,"
                 f" in {self.where()}" + (f", {lane}" if lane else ""),
                 help=f"write it first: T.clear({name}), T.fill or T.copy",
             )

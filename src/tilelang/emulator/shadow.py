@@ -6,6 +6,7 @@ smallest element of any array on the same storage, so that views of other types 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,11 @@ class Cells:
         self.readers: Owners | None = None
         self.lane_writers: LaneRange | None = None
         self.lane_readers: LaneRange | None = None
+
+    def holds(self, other: Cells) -> bool:
+        """Whether all of another piece of storage is part of this one, in cells of one size."""
+        end, other_end = self.base + self.count * self.unit, other.base + other.count * other.unit
+        return self.unit <= other.unit and self.base <= other.base and other_end <= end
 
     def blocks(self) -> tuple[Owners, Owners, Owners]:
         """Which blocks stored, updated atomically, and read."""
@@ -101,21 +107,18 @@ class Shadow:
         start = int(array.__array_interface__["data"][0]) if array.size else cells.base
         self._offset = (start - cells.base) // cells.unit
         self._steps = tuple(s // cells.unit for s in array.strides)
-        self._each = max(array.itemsize // cells.unit, 1)
-
-    @property
-    def each(self) -> int:
-        """How many cells one element has."""
-        return self._each
 
     def places(self, at: tuple[Any, ...]) -> Places:
-        """The cells of elements, by one index array for each axis; those of one element next to each other."""
+        """The cells of elements, by one index array for each axis; those of one element next to each other.
+
+        Of a buffer of vectors the last axis of the array, with the scalars of an element, needs no index.
+        """
         first = np.full(np.shape(at[0]) if at else (1,), self._offset, np.int64)
-        for index, step in zip(at, self._steps, strict=True):
+        for index, step in zip(at, self._steps, strict=False):
             first += np.asarray(index, np.int64) * step
-        if self._each == 1:
-            return first
-        return (first[:, None] + np.arange(self._each)).ravel()
+        scalars = math.prod(self.array.shape[len(at) :])
+        each = max(scalars * self.array.itemsize // self.cells.unit, 1)
+        return first if each == 1 else (first[:, None] + np.arange(each)).ravel()
 
     def region(self, tile: Tile) -> tuple[tuple[Any, ...], Places]:
         """The elements of a region that exist, by index arrays, and their cells."""

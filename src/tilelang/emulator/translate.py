@@ -132,7 +132,10 @@ def statement(u: Unit, stmt: Stmt) -> None:
 def _statement(u: Unit, stmt: Stmt) -> None:
     translator = special.STATEMENTS.get(type(stmt))
     if translator is not None:
-        translator(u, stmt)
+        if u.checks is None:
+            translator(u, stmt)
+        else:
+            u.checks.special(u, stmt, lambda: translator(u, stmt))
         return
     match stmt:
         case Let():

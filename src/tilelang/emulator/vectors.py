@@ -177,6 +177,8 @@ def _load(u: Unit, buffer: Buffer, indices: tuple[Expr, ...], span: Span, pred: 
     p = access.place(u, s, indices)
     held = u.expr(pred) if pred is not None else None
     axes = p.axes | (held.axes if held is not None else UNIFORM)
+    if u.checks is not None and pred is None:
+        u.checks.reach(u, p, u.access_name(buffer), span.count, write=False)
     name = u.constant("load_vector", neighbours.load, "fn")
     mask = u.mask_text if axes else "None"
     where = held.code if held is not None else "None"
@@ -218,6 +220,8 @@ def store(u: Unit, stmt: StoreVector) -> None:
 def _store(u: Unit, stmt: Store | StoreVector, v: Val, span: Span) -> None:
     s = u.storage(stmt.buffer)
     p = access.place(u, s, stmt.indices)
+    if u.checks is not None:
+        u.checks.reach(u, p, u.access_name(stmt.buffer), span.count, write=True)
     name = u.constant("store_vector", neighbours.store, "fn")
     lanes = f"({u.mask_text}, {u.domain.shape})"
     at, place = access.index_text(u, p), u.access_name(stmt.buffer)

@@ -6,14 +6,16 @@ shadow beside each array. The values are those of the plain program.
 
 from __future__ import annotations
 
-from tilelang.emulator import arithmetic
+from collections.abc import Callable
+
+from tilelang.emulator import arithmetic, tiles
 from tilelang.emulator.access import Place, index_text
 from tilelang.emulator.lanes import nodes_of
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Storage, Val, value
 from tilelang.ir.expr import BinaryOp, Buffer, Expr, Region
 from tilelang.ir.node import Effect
-from tilelang.ir.tile import Copy, Function, Gemm, Reduce, TileOp, View
+from tilelang.ir.tile import Copy, Function, Gemm, Reduce, Stmt, TileOp, View
 
 DIVISIONS = frozenset(
     {BinaryOp.FLOORDIV, BinaryOp.FLOORMOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD, BinaryOp.DIV}
@@ -155,6 +157,24 @@ class Watched:
             if id(node) == key:
                 return node.buffer if isinstance(node, Region) else node  # pyright: ignore[reportReturnType]
         raise KeyError(key)
+
+    def special(self, u: Unit, stmt: Stmt, translate: Callable[[], None]) -> None:
+        """A statement with a translation of its own: the regions it reads and writes."""
+        self._regions(u, stmt, Effect.READ, "tile_read")
+        translate()
+        self._regions(u, stmt, Effect.WRITE, "tile_write")
+
+    def _regions(self, u: Unit, stmt: Stmt, effect: Effect, method: str) -> None:
+        for found, node in stmt.effects():
+            if isinstance(node, Region) and found & effect and not u.storage(node.buffer).lanes:
+                u.begin(node)
+                tile = tiles.operand(u, node)
+                u.w.line(f"machine.checker.{method}({tile}, {shadow_of(u.storage(node.buffer))})")
+
+    def reach(self, u: Unit, p: Place, access: str, count: int, *, write: bool) -> None:
+        """A vector access."""
+        call = f"{shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text}, {count}, {write}"
+        u.w.line(f"machine.checker.reach({call})")
 
     # -- values ----------------------------------------------------------------------------------------------------
 
