@@ -130,10 +130,13 @@ def is_runtime(annotation: Any) -> bool:
 
 def declare_parameter(builder: Builder, name: str, annotation: Any, loc: Loc) -> Any:
     """Add a parameter of the launch: a tensor, a pointer or a scalar, by its annotation."""
+    symbol = builder.dynamic.get(name)
     builder.unique(name)
     if isinstance(annotation, TensorSpec):
         for size in (*annotation.shape, *(annotation.strides or ())):
-            _declare_sizes(builder, size)
+            _declare_sizes(builder, size, loc)
+        if name in builder.dynamic:
+            raise _two_meanings(name, builder.dynamic[name], "a tensor", loc)
         buffer: Buffer = annotation.named(name)
         builder.params.append(Param(name, buffer=buffer, loc=loc))
         builder.define(buffer)
@@ -151,12 +154,32 @@ def declare_parameter(builder: Builder, name: str, annotation: Any, loc: Loc) ->
             got=repr(annotation)[:60],
         ) from None
     var = Var(name, dtype)
+    if symbol not in (None, var):
+        raise _two_meanings(name, symbol, f"a scalar of type {dtype}", loc)
+    builder.dynamic.pop(name, None)  # the argument gives the size
     builder.params.append(Param(name, var=var, pointer=pointer or dtype.is_handle, loc=loc))
     builder.define(var)
     return Value(var)
 
 
-def _declare_sizes(builder: Builder, size: Expr) -> None:
+def _declare_sizes(builder: Builder, size: Expr, loc: Loc) -> None:
     for node in size.walk():
-        if isinstance(node, Var) and not builder.is_visible(node.name):
+        if not isinstance(node, Var):
+            continue
+        taken = next((p for p in builder.params if p.name == node.name), None)
+        if taken is not None and taken.var != node:
+            what = "a tensor" if taken.var is None else f"a scalar of type {taken.var.type}"
+            raise _two_meanings(node.name, node, what, loc)
+        if not builder.is_visible(node.name):
             builder.declare_dynamic(node)
+
+
+def _two_meanings(name: str, symbol: Var, parameter: str, loc: Loc) -> TileError:
+    return error(
+        "name",
+        f"{name} is a symbolic size of type {symbol.type} and a parameter",
+        loc,
+        cls=TileTypeError,
+        expected=f"another name, or `{name}: T.{symbol.type}`, which is then the size",
+        got=parameter,
+    )
