@@ -7,28 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
-from emulator_build import (
-    BOOL,
-    F16,
-    F32,
-    I32,
-    TX,
-    Alloc,
-    buf,
-    kernel,
-    mul,
-    op,
-    reg,
-    run,
-    same,
-    var,
-)
+from emulator_build import BOOL, F16, F32, I32, TX, buf, kernel, mul, op, reg, run, same, var
 from tilelang.dtypes import DType, cast, from_bits, pack
 from tilelang.emulator import translate
 from tilelang.errors import TileError
 from tilelang.ir.expr import Const
 from tilelang.ir.special import GemmBlockScaled, GemmSparse, Im2col
-from tilelang.ir.tile import Copy, Fill, For, Gemm
+from tilelang.ir.tile import Alloc, Copy, Fill, For, Gemm
 
 i, j, k, bx, by = (var(n) for n in ("i", "j", "k", "bx", "by"))
 RNG = np.random.default_rng(17)

@@ -15,8 +15,6 @@ from emulator_build import (
     TX,
     TY,
     TZ,
-    Alloc,
-    Cast,
     add,
     buf,
     kernel,
@@ -33,9 +31,9 @@ from tilelang.dtypes import DType
 from tilelang.emulator import translate
 from tilelang.errors import TileError
 from tilelang.ir import special
-from tilelang.ir.expr import AddressOf, Const
+from tilelang.ir.expr import AddressOf, Cast, Const
 from tilelang.ir.special import MakeTensor, Quantifier
-from tilelang.ir.tile import Copy, Fill, Function, Gemm, If, Launch, Parallel, Param
+from tilelang.ir.tile import Alloc, Copy, Fill, Function, Gemm, If, Launch, Parallel, Param
 
 i, j, bx = (var(n) for n in ("i", "j", "bx"))
 HANDLE = DType("handle")

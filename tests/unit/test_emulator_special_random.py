@@ -7,29 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from emulator_build import (
-    F16,
-    F64,
-    I32,
-    I64,
-    TX,
-    TY,
-    Cast,
-    add,
-    buf,
-    kernel,
-    mul,
-    op,
-    run,
-    same,
-    st,
-    var,
-)
+from emulator_build import F16, F64, I32, I64, TX, TY, add, buf, kernel, mul, op, run, same, st, var
 from tilelang.dtypes import DType
 from tilelang.emulator import translate
 from tilelang.emulator.philox import philox
 from tilelang.errors import TileError
-from tilelang.ir.expr import Const
+from tilelang.ir.expr import Cast, Const
 from tilelang.ir.special import RngInit, RngNext
 from tilelang.ir.tile import If, Let, Parallel
 

@@ -5,30 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emulator_build import (
-    F16,
-    F32,
-    I32,
-    TX,
-    Alloc,
-    add,
-    buf,
-    kernel,
-    ld,
-    mul,
-    op,
-    reg,
-    run,
-    same,
-    st,
-    var,
-)
+from emulator_build import F16, F32, I32, TX, add, buf, kernel, ld, mul, op, reg, run, same, st, var
 from tilelang.dtypes import DType, cast
 from tilelang.emulator import translate
 from tilelang.errors import TileError, TileIndexError
 from tilelang.ir.expr import Buffer, Const
 from tilelang.ir.special import ReducerFinalize, ReducerInit, ReducerUpdate
-from tilelang.ir.tile import Fill, For, If, Let, Parallel, Pipelined, ReduceOp
+from tilelang.ir.tile import Alloc, Fill, For, If, Let, Parallel, Pipelined, ReduceOp
 
 i, j, k, bx = (var(n) for n in ("i", "j", "k", "bx"))
 RNG = np.random.default_rng(5)

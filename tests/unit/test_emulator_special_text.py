@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emulator_build import BOOL, F16, F32, TX, Alloc, Cast, buf, kernel, ld, op, reg, st, var
+from emulator_build import BOOL, F16, F32, TX, buf, kernel, ld, op, reg, st, var
 from tilelang.dtypes import DType
 from tilelang.emulator import translate
 from tilelang.ir import special
@@ -16,6 +16,7 @@ from tilelang.ir.expr import (
     Binary,
     BinaryOp,
     Bitcast,
+    Cast,
     Const,
     Lane,
     LoadVector,
@@ -35,7 +36,7 @@ from tilelang.ir.special import (
     RngNext,
 )
 from tilelang.ir.text import print_function
-from tilelang.ir.tile import Let, Parallel, ReduceOp, StoreVector
+from tilelang.ir.tile import Alloc, Let, Parallel, ReduceOp, StoreVector
 from tilelang.ir.verify import verify
 
 I32, U32, F8 = DType("int32"), DType("uint32"), DType("float8_e4m3fn")

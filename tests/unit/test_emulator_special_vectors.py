@@ -6,25 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from emulator_build import (
-    F16,
-    F32,
-    I32,
-    TX,
-    Alloc,
-    Cast,
-    Select,
-    buf,
-    call,
-    kernel,
-    ld,
-    mul,
-    op,
-    reg,
-    run,
-    st,
-    var,
-)
+from emulator_build import F16, F32, I32, TX, buf, call, kernel, ld, mul, op, reg, run, st, var
 from emulator_build import same as exactly
 from tilelang.dtypes import DType, pack
 from tilelang.emulator import translate
@@ -33,12 +15,14 @@ from tilelang.ir.expr import (
     Binary,
     BinaryOp,
     Bitcast,
+    Cast,
     Const,
     Lane,
     LoadVector,
     Pack,
+    Select,
 )
-from tilelang.ir.tile import Copy, Fill, For, If, Let, Parallel, StoreVector, View
+from tilelang.ir.tile import Alloc, Copy, Fill, For, If, Let, Parallel, StoreVector, View
 
 i, j, k = (var(n) for n in ("i", "j", "k"))
 RNG = np.random.default_rng(11)
