@@ -1,4 +1,6 @@
-"""A small builder of tile-stage functions, for tests of the emulator that must not depend on the frontend."""
+"""A small builder of tile-stage functions, for tests of the emulator that must not depend on the
+frontend.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,18 @@ from tilelang.ir.expr import (
     BinaryOp,
     Buffer,
     Call,
-    Cast,
     Const,
     Expr,
     Load,
     Region,
-    Select,
-    Unary,
-    UnaryOp,
     Var,
     const,
 )
-from tilelang.ir.tile import Alloc, Function, Launch, Param, Stmt, Store
+from tilelang.ir.tile import Function, Launch, Param, Stmt, Store
 
-I32, I64, F16, F32, F64, BOOL = (DType(n) for n in ("int32", "int64", "float16", "float32", "float64", "bool"))
+I32, I64, F16, F32, F64, BOOL = (
+    DType(n) for n in ("int32", "int64", "float16", "float32", "float64", "bool")
+)
 TX, TY, TZ = (Var(n, I32) for n in ("tx", "ty", "tz"))
 
 
@@ -115,7 +115,11 @@ def kernel(
 def run(fn: Function, *, tf32: bool = False, checked: bool = False, **args: Any) -> Any:
     """Run a function; the arrays are changed in place."""
     small = all(np.size(a) <= 64 for a in args.values())
-    copies = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in args.items()} if small else None
+    copies = (
+        {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in args.items()}
+        if small
+        else None
+    )
     program = translate(fn, tf32=tf32, checked=checked)
     out = program.run(args)
     if copies is not None:  # a checked run computes the same
@@ -130,9 +134,3 @@ def same(got: np.ndarray, want: np.ndarray) -> None:
     """Equal shapes, types and elements; NaN equals NaN."""
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(got, want)
-
-
-__all__ = [
-    "BOOL", "F16", "F32", "F64", "I32", "I64", "TX", "TY", "TZ", "Alloc", "Cast", "Expr", "Select", "Unary", "UnaryOp",
-    "add", "buf", "call", "e", "kernel", "ld", "mul", "op", "reg", "run", "same", "st", "var",
-]  # fmt: skip

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulator_build import *
 
+from emulator_build import F32, add, buf, e, kernel, ld, mul, op, run, same, st, var
 from tilelang.emulator import translate
 from tilelang.errors import TileError, TileIndexError
-from tilelang.ir.tile import Annotate, If, Let, Parallel
+from tilelang.ir.expr import Select
+from tilelang.ir.tile import Alloc, Annotate, If, Let, Parallel
 
 i, j, k, bx = (var(n) for n in ("i", "j", "k", "bx"))
 
@@ -60,7 +61,12 @@ def test_three_axes_with_a_gap():
 
 def test_strides_and_reversal():
     A, B, C = buf("A", "int32", 64), buf("B", "int32", 20), buf("C", "int32", 20)
-    fn = kernel([A, B, C], Parallel((i,), (e(20),), (st(B, i, ld(A, add(mul(i, 3), 2))), st(C, op("-", 19, i), ld(A, i)))))
+    fn = kernel(
+        [A, B, C],
+        Parallel(
+            (i,), (e(20),), (st(B, i, ld(A, add(mul(i, 3), 2))), st(C, op("-", 19, i), ld(A, i)))
+        ),
+    )
     a, b, c = np.arange(64, dtype=np.int32), np.zeros(20, np.int32), np.zeros(20, np.int32)
     run(fn, A=a, B=b, C=c)
     same(b, a[2:62:3])
@@ -101,7 +107,10 @@ def test_outside_on_chip_is_a_located_fault(at):
     with pytest.raises(TileIndexError) as info:
         run(fn, A=np.array([0, at, 0, 0], np.int32))
     d = info.value.diagnostics[0]
-    assert (d.kind, d.loc.line) == ("bounds", test_outside_on_chip_is_a_located_fault.__code__.co_firstlineno + 3)
+    assert (d.kind, d.loc.line) == (
+        "bounds",
+        test_outside_on_chip_is_a_located_fault.__code__.co_firstlineno + 3,
+    )
     assert str(at) in d.got and "block (0)" in d.got and "< 16" in d.expected and "s" in d.message
 
 
@@ -113,7 +122,11 @@ def test_outside_on_chip_by_one_lane_names_it():
 
 
 def test_masked_lanes_do_not_fault():
-    A, C, s = buf("A", "int32", 20), buf("C", "int32", 20), buf("s", "int32", 16, scope="shared.dyn")
+    A, C, s = (
+        buf("A", "int32", 20),
+        buf("C", "int32", 20),
+        buf("s", "int32", 16, scope="shared.dyn"),
+    )
     inside = op("<", i, 16)
     fn = kernel(
         [A, C],
@@ -139,7 +152,9 @@ def test_a_let_keeps_the_value_of_its_time():
 
 def test_last_iteration_wins():
     A, C = buf("A", "int32", 7), buf("C", "int32", 2)
-    fn = kernel([A, C], Parallel((i,), (e(7),), (st(C, 1, ld(A, i)), st(C, op("//", i, 9), ld(A, i)))))
+    fn = kernel(
+        [A, C], Parallel((i,), (e(7),), (st(C, 1, ld(A, i)), st(C, op("//", i, 9), ld(A, i))))
+    )
     a, c = np.arange(7, dtype=np.int32) + 10, np.zeros(2, np.int32)
     run(fn, A=a, C=c)
     same(c, np.array([16, 16], np.int32))
@@ -162,7 +177,9 @@ def test_updates_of_one_element_by_several_iterations_are_refused(index):
 def test_dynamic_extents():
     n = var("n")
     A, C = buf("A", "int64", n, n), buf("C", "int64", n, n)
-    fn = kernel([A, C], Parallel((i, j), (n, n), (st(C, i, j, op("*", ld(A, j, i), 3)),)), dynamic=(n,))
+    fn = kernel(
+        [A, C], Parallel((i, j), (n, n), (st(C, i, j, op("*", ld(A, j, i), 3)),)), dynamic=(n,)
+    )
     program = translate(fn)
     for size in (0, 1, 5, 40):
         a = np.arange(size * size, dtype=np.int64).reshape(size, size)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulator_build import *
 
+from emulator_build import BOOL, F32, TX, add, buf, e, kernel, ld, mul, op, reg, st, var
 from tilelang.emulator import translate
 from tilelang.errors import Diagnostic, Severity
+from tilelang.ir.expr import Cast
 from tilelang.ir.tile import (
+    Alloc,
     Assert,
     Assume,
     Atomic,
@@ -53,7 +55,11 @@ def parallel(n, *body):
 
 
 def test_a_clean_program_has_no_findings():
-    s, f, acc = shared("s", "float32", 32), buf("f", "float32", 32, scope="local.fragment"), buf("acc", "float32", 1, scope="local.var")
+    s, f, acc = (
+        shared("s", "float32", 32),
+        buf("f", "float32", 32, scope="local.fragment"),
+        buf("acc", "float32", 1, scope="local.var"),
+    )
     base = mul(bx, 32)
     fn = kernel(
         [A, C],
@@ -73,7 +79,7 @@ def test_a_clean_program_has_no_findings():
     assert check(fn) == []
 
 
-# -- uninitialised --------------------------------------------------------------------------------------------------
+# -- uninitialised ---------------------------------------------------------------------------------
 
 
 def test_reading_on_chip_memory_before_it_is_written():
@@ -100,19 +106,44 @@ def test_tile_operations_read_and_write():
     s, t, r = shared("s", "float32", 8, 8), shared("t", "float32", 8, 8), shared("r", "float32", 8)
     zero = e(False, BOOL)
     for clear, kinds in ((e(True, BOOL), []), (zero, ["uninitialised"])):
-        fn = kernel([A, C], Alloc(s), Alloc(t), Fill(reg(s), e(1.0, F32)), Gemm(reg(s), reg(s), reg(t), clear))
+        fn = kernel(
+            [A, C],
+            Alloc(s),
+            Alloc(t),
+            Fill(reg(s), e(1.0, F32)),
+            Gemm(reg(s), reg(s), reg(t), clear),
+        )
         assert [d.kind for d in check(fn)] == kinds
     for clear, kinds in ((True, []), (False, ["uninitialised"])):
-        fn = kernel([A, C], Alloc(s), Alloc(r), Fill(reg(s), e(1.0, F32)), Reduce(ReduceOp.SUM, reg(s), reg(r), 1, clear=clear))
+        fn = kernel(
+            [A, C],
+            Alloc(s),
+            Alloc(r),
+            Fill(reg(s), e(1.0, F32)),
+            Reduce(ReduceOp.SUM, reg(s), reg(r), 1, clear=clear),
+        )
         assert [d.kind for d in check(fn)] == kinds
-    fn = kernel([A, C], Alloc(s), Alloc(r), Fill(reg(s, 0, 0, ext=(8, 7)), e(1.0, F32)), Reduce(ReduceOp.SUM, reg(s), reg(r), 1))
+    fn = kernel(
+        [A, C],
+        Alloc(s),
+        Alloc(r),
+        Fill(reg(s, 0, 0, ext=(8, 7)), e(1.0, F32)),
+        Reduce(ReduceOp.SUM, reg(s), reg(r), 1),
+    )
     assert "8 of 64" in one(check(fn), "uninitialised").got
 
 
 def test_a_copy_on_chip_carries_what_is_undefined_and_one_into_global_memory_tells():
     s, t = shared("s", "float32", 64), shared("t", "float16", 64)
     out = Copy(reg(t, 0, ext=(64,)), reg(C, 40, ext=(64,)))
-    fn = kernel([A, C], Alloc(s), Alloc(t), parallel(30, st(s, i, 1.0)), Copy(reg(s), reg(t)), Copy(reg(t, 0, ext=(30,)), reg(C, ext=(30,))))
+    fn = kernel(
+        [A, C],
+        Alloc(s),
+        Alloc(t),
+        parallel(30, st(s, i, 1.0)),
+        Copy(reg(s), reg(t)),
+        Copy(reg(t, 0, ext=(30,)), reg(C, ext=(30,))),
+    )
     assert check(fn) == []
     fn = kernel([A, C], Alloc(s), Alloc(t), parallel(20, st(s, i, 1.0)), Copy(reg(s), reg(t)), out)
     d = one(check(fn), "uninitialised")
@@ -121,9 +152,21 @@ def test_a_copy_on_chip_carries_what_is_undefined_and_one_into_global_memory_tel
 
 def test_views_share_what_is_known():
     s, v = shared("s", "float32", 8), shared("v", "uint8", 32)
-    fn = kernel([A, C], Alloc(s), View(v, s), parallel(28, st(v, i, Cast(i, DType_uint8))), parallel(7, st(C, i, ld(s, i))))
+    fn = kernel(
+        [A, C],
+        Alloc(s),
+        View(v, s),
+        parallel(28, st(v, i, Cast(i, DType_uint8))),
+        parallel(7, st(C, i, ld(s, i))),
+    )
     assert check(fn) == []
-    fn = kernel([A, C], Alloc(s), View(v, s), parallel(28, st(v, i, Cast(i, DType_uint8))), parallel(8, st(C, i, ld(s, i))))
+    fn = kernel(
+        [A, C],
+        Alloc(s),
+        View(v, s),
+        parallel(28, st(v, i, Cast(i, DType_uint8))),
+        parallel(8, st(C, i, ld(s, i))),
+    )
     assert "s[7]" in one(check(fn), "uninitialised").label
 
 
@@ -137,18 +180,25 @@ def test_a_variable_after_its_parallel_loop():
 def test_masks_matter():
     s = shared("s", "float32", 64)
     few = op("<", i, 10)
-    fn = kernel([A, C], Alloc(s), parallel(64, If(few, (st(s, i, 1.0),))), parallel(64, If(few, (st(C, i, ld(s, i)),))))
+    fn = kernel(
+        [A, C],
+        Alloc(s),
+        parallel(64, If(few, (st(s, i, 1.0),))),
+        parallel(64, If(few, (st(C, i, ld(s, i)),))),
+    )
     assert check(fn) == []
 
 
-# -- bounds ---------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 def test_outside_of_global_memory():
     read, write = st(C, i, ld(A, add(i, 60))), st(C, add(i, 62), 0.0)
     assert check(kernel([A, C], parallel(4, read), parallel(2, write))) == []
     found = check(kernel([A, C], parallel(6, read), parallel(4, write)))
-    assert [(d.kind, d.loc.line, d.severity) for d in found] == [("bounds", line(n), Severity.WARNING) for n in (read, write)]
+    assert [(d.kind, d.loc.line, d.severity) for d in found] == [
+        ("bounds", line(n), Severity.WARNING) for n in (read, write)
+    ]
     assert "index 64" in found[0].got and "i = 4" in found[0].got and "< 64" in found[0].expected
     assert "index 64" in found[1].got and "i = 2" in found[1].got
 
@@ -156,7 +206,13 @@ def test_outside_of_global_memory():
 def test_a_guarded_access_and_a_ragged_copy_are_no_findings():
     s = shared("s", "float32", 64)
     at = add(i, 40)
-    fn = kernel([A, C], Alloc(s), Copy(reg(A, 40, ext=(64,)), reg(s)), Copy(reg(s), reg(C, 40, ext=(64,))), parallel(64, If(op("<", at, 64), (st(C, at, ld(A, at)),))))
+    fn = kernel(
+        [A, C],
+        Alloc(s),
+        Copy(reg(A, 40, ext=(64,)), reg(s)),
+        Copy(reg(s), reg(C, 40, ext=(64,))),
+        parallel(64, If(op("<", at, 64), (st(C, at, ld(A, at)),))),
+    )
     assert check(fn) == []
 
 
@@ -165,10 +221,12 @@ def test_a_fault_on_chip_is_the_last_finding():
     bad = st(s, add(i, 1), 0.0)
     d = one(check(kernel([A, C], Alloc(s), parallel(8, bad))), "bounds")
     assert (d.loc.line, d.severity) == (line(bad), Severity.ERROR) and "index 8" in d.message
-    assert "assertion" in one(check(kernel([A, C], Assert(op("<", ld(A, 1), 0.5)))), "value").message
+    assert (
+        "assertion" in one(check(kernel([A, C], Assert(op("<", ld(A, 1), 0.5)))), "value").message
+    )
 
 
-# -- races ----------------------------------------------------------------------------------------------------------
+# -- races -----------------------------------------------------------------------------------------
 
 
 def workspace(index_by_block: bool, blocks: int):
@@ -176,10 +234,14 @@ def workspace(index_by_block: bool, blocks: int):
     row = bx if index_by_block else e(0)
     at = add(mul(bx, 16), i)
     store = st(W, row, i, ld(A, at))
-    return kernel([A, C], Alloc(W), parallel(16, store, st(C, at, ld(W, row, i))), grid=(blocks,), vars=(bx,)), store
+    return kernel(
+        [A, C], Alloc(W), parallel(16, store, st(C, at, ld(W, row, i))), grid=(blocks,), vars=(bx,)
+    ), store
 
 
-@pytest.mark.parametrize(("index_by_block", "blocks", "clean"), [(True, 4, True), (False, 1, True), (False, 4, False)])
+@pytest.mark.parametrize(
+    ("index_by_block", "blocks", "clean"), [(True, 4, True), (False, 1, True), (False, 4, False)]
+)
 def test_a_workspace_shared_by_blocks(index_by_block, blocks, clean):
     fn, store = workspace(index_by_block, blocks)
     found = check(fn)
@@ -195,12 +257,17 @@ def test_one_block_reads_what_another_writes():
     read, write = st(C, bx, ld(A, add(bx, 1))), st(A, bx, 5.0)
     for body in ((read, write), (write, read)):
         found = check(kernel([A, C], *body, grid=(3,), vars=(bx,)))
-        assert {d.kind for d in found} == {"race"} and "one block stores what another reads" in found[0].message
+        assert {d.kind for d in found} == {
+            "race"
+        } and "one block stores what another reads" in found[0].message
     assert check(kernel([A, C], st(A, bx, 5.0), st(C, bx, ld(A, bx)), grid=(3,), vars=(bx,))) == []
 
 
 def test_launches_are_ordered():
-    one_, two = kernel([A, C], st(C, bx, 1.0), grid=(3,), vars=(bx,)), kernel([A, C], st(A, bx, ld(C, op("-", 2, bx))), grid=(3,), vars=(bx,))
+    one_, two = (
+        kernel([A, C], st(C, bx, 1.0), grid=(3,), vars=(bx,)),
+        kernel([A, C], st(A, bx, ld(C, op("-", 2, bx))), grid=(3,), vars=(bx,)),
+    )
     assert check(one_.with_(body=(*one_.body, *two.body))) == []
 
 
@@ -208,7 +275,9 @@ def test_atomics_do_not_race_with_each_other():
     update = Atomic(AtomicOp.ADD, reg(C, 0, ext=(1,)), e(1.0, F32), loc=A.loc)
     assert check(kernel([A, C], update, grid=(4,), vars=(bx,), threads=(32,))) == []
     found = check(kernel([A, C], update, st(A, bx, ld(C, 0)), grid=(4,), vars=(bx,)))
-    assert "updates what another reads" in found[0].message or "updates atomically" in found[0].message
+    assert (
+        "updates what another reads" in found[0].message or "updates atomically" in found[0].message
+    )
 
 
 def test_blocks_that_store_the_same_value_are_only_noted():
@@ -226,15 +295,29 @@ def test_iterations_that_store_one_element():
 def test_an_iteration_that_reads_what_another_stores():
     bad = st(A, i, ld(A, add(i, 1)))
     d = one(check(kernel([A, C], parallel(63, bad))), "race")
-    assert "iterations of T.Parallel" in d.message and "one iteration stores what another reads" in d.message
-    assert check(kernel([A, C], parallel(64, st(A, i, add(ld(A, i), 1.0)), st(C, i, ld(A, i))))) == []
+    assert (
+        "iterations of T.Parallel" in d.message
+        and "one iteration stores what another reads" in d.message
+    )
+    assert (
+        check(kernel([A, C], parallel(64, st(A, i, add(ld(A, i), 1.0)), st(C, i, ld(A, i))))) == []
+    )
 
 
 def test_iterations_race_on_chip_too_and_loops_are_ordered():
     s = shared("s", "float32", 64)
     fill = parallel(64, st(s, i, 1.0))
-    assert "race" in one(check(kernel([A, C], Alloc(s), fill, parallel(64, st(s, op("-", 63, i), ld(s, i))))), "race").message
-    assert check(kernel([A, C], Alloc(s), fill, parallel(64, st(C, i, ld(s, op("-", 63, i)))), fill)) == []
+    assert (
+        "race"
+        in one(
+            check(kernel([A, C], Alloc(s), fill, parallel(64, st(s, op("-", 63, i), ld(s, i))))),
+            "race",
+        ).message
+    )
+    assert (
+        check(kernel([A, C], Alloc(s), fill, parallel(64, st(C, i, ld(s, op("-", 63, i)))), fill))
+        == []
+    )
 
 
 def test_threads():
@@ -254,7 +337,14 @@ def test_threads_and_global_memory_without_a_barrier():
     assert "threads" in one(check(kernel([A, C], *pair, threads=(32,))), "race").message
     assert check(kernel([A, C], pair[0], SyncThreads(), pair[1], threads=(32,))) == []
     s = shared("s", "float32", 32)  # on chip the compiler puts the barriers
-    assert check(kernel([A, C], Alloc(s), st(s, TX, 1.0), st(A, TX, ld(s, op("-", 31, TX))), threads=(32,))) == []
+    assert (
+        check(
+            kernel(
+                [A, C], Alloc(s), st(s, TX, 1.0), st(A, TX, ld(s, op("-", 31, TX))), threads=(32,)
+            )
+        )
+        == []
+    )
 
 
 def test_one_array_for_two_parameters():
@@ -265,7 +355,7 @@ def test_one_array_for_two_parameters():
     assert [d.kind for d in check(fn, A=x[:64], C=x[1:65])] == ["race"]
 
 
-# -- values ---------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def test_division_by_zero_and_of_the_lowest_value():
@@ -280,7 +370,9 @@ def test_division_by_zero_and_of_the_lowest_value():
         assert translate(alone, checked=True).run({"X": x, "Y": y, "Z": x.copy()}) == []
         d = one(translate(alone, checked=True).run({"X": x, "Y": -y, "Z": x.copy()}), "value")
         assert d.message == "the lowest value divided by -1"
-    fine = kernel([X, Y, Z], parallel(4, If(op("!=", ld(Y, i), 0), (st(Z, i, op("//", ld(X, i), ld(Y, i))),))))
+    fine = kernel(
+        [X, Y, Z], parallel(4, If(op("!=", ld(Y, i), 0), (st(Z, i, op("//", ld(X, i), ld(Y, i))),)))
+    )
     assert translate(fine, checked=True).run({"X": x, "Y": y, "Z": x.copy()}) == []
 
 
@@ -292,7 +384,13 @@ def test_assumptions():
 
 def test_each_finding_is_reported_once():
     s = shared("s", "float32", 4)
-    fn = kernel([A, C], Alloc(s), For(k, e(0), e(5), (st(C, k, ld(s, op("%", k, 4))),)), grid=(3,), vars=(bx,))
+    fn = kernel(
+        [A, C],
+        Alloc(s),
+        For(k, e(0), e(5), (st(C, k, ld(s, op("%", k, 4))),)),
+        grid=(3,),
+        vars=(bx,),
+    )
     assert [d.kind for d in check(fn)].count("uninitialised") == 1
 
 

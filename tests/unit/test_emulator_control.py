@@ -1,14 +1,18 @@
-"""Conditions, loops and exits, by lanes that agree and lanes that do not; variables of threads and of iterations."""
+"""Conditions, loops and exits, by lanes that agree and lanes that do not; variables of threads and
+of iterations.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulator_build import *
 
+from emulator_build import F32, TX, TY, add, buf, e, kernel, ld, mul, op, reg, run, same, st, var
 from tilelang.emulator import Capture, at_line, translate
 from tilelang.errors import TileError, TileIndexError, TileRuntimeError
+from tilelang.ir.expr import Cast
 from tilelang.ir.tile import (
+    Alloc,
     Assert,
     Break,
     Continue,
@@ -127,7 +131,9 @@ def test_bounds_that_differ(where, step):
 def test_nested_loops_leave_the_right_one(where):
     s = variable("s")
     inner = For(j, e(0), e(5), (If(op(">", add(j, k), ld(A, i)), (Break(),)), bump(s)))
-    outer = For(k, e(0), e(6), (inner, If(op("==", k, op("%", ld(A, i), 7)), (Break(),)), bump(s, 10)))
+    outer = For(
+        k, e(0), e(6), (inner, If(op("==", k, op("%", ld(A, i), 7)), (Break(),)), bump(s, 10))
+    )
     got = run_it(outer_loop(where, (Alloc(s), outer, st(C, i, ld(s, 0)))))
     want = []
     for a in VALUES:
@@ -161,14 +167,23 @@ def test_thread_return():
         st(C, TX, 100),
     )
     got = run_it(kernel([A, C], *body, threads=(24,)))
-    want = np.where(VALUES < 3, -7, np.where((VALUES >= 5) & (VALUES < 9), VALUES - 5, 100)).astype(np.int32)
+    want = np.where(VALUES < 3, -7, np.where((VALUES >= 5) & (VALUES < 9), VALUES - 5, 100)).astype(
+        np.int32
+    )
     same(got, want)
 
 
 def test_return_of_a_whole_block():
     n = var("n")
     A1 = buf("A", "int32", 8)
-    fn = kernel([A1], If(op(">=", bx, 5), (ThreadReturn(),)), st(A1, bx, 1), grid=(8,), vars=(bx,), threads=(32,))
+    fn = kernel(
+        [A1],
+        If(op(">=", bx, 5), (ThreadReturn(),)),
+        st(A1, bx, 1),
+        grid=(8,),
+        vars=(bx,),
+        threads=(32,),
+    )
     a = np.zeros(8, np.int32)
     run(fn, A=a)
     same(a, np.array([1] * 5 + [0] * 3, np.int32))
@@ -193,7 +208,14 @@ def test_a_local_array_is_each_threads_own():
 
 def test_shared_memory_in_lockstep():
     s = buf("s", "int32", 24, scope="shared.dyn")
-    fn = kernel([A, C], Alloc(s), st(s, TX, ld(A, TX)), SyncThreads(), st(C, TX, ld(s, op("-", 23, TX))), threads=(24,))
+    fn = kernel(
+        [A, C],
+        Alloc(s),
+        st(s, TX, ld(A, TX)),
+        SyncThreads(),
+        st(C, TX, ld(s, op("-", 23, TX))),
+        threads=(24,),
+    )
     same(run_it(fn), VALUES[::-1].copy())
 
 
@@ -221,14 +243,20 @@ def test_parallel_must_not_read_a_threads_own_value():
 
 def test_a_variable_set_by_iterations_is_each_iterations_own():
     v = variable("v")
-    fn = kernel([A, C], Alloc(v, init=e(5)), Parallel((i,), (e(24),), (st(v, 0, mul(ld(A, i), 2)), st(C, i, add(ld(v, 0), 1)))))
+    fn = kernel(
+        [A, C],
+        Alloc(v, init=e(5)),
+        Parallel((i,), (e(24),), (st(v, 0, mul(ld(A, i), 2)), st(C, i, add(ld(v, 0), 1)))),
+    )
     same(run_it(fn), VALUES * 2 + 1)
 
 
 def test_after_the_loop_such_a_variable_is_undefined():
     v, w = variable("v"), buf("w", "float32", 1, scope="local.var")
     F = buf("F", "float32", 1)
-    loop = Parallel((i,), (e(24),), (st(v, 0, ld(A, i)), st(w, 0, Cast(ld(A, i), F32)), st(C, i, ld(v, 0))))
+    loop = Parallel(
+        (i,), (e(24),), (st(v, 0, ld(A, i)), st(w, 0, Cast(ld(A, i), F32)), st(C, i, ld(v, 0)))
+    )
     fn = kernel([A, C, F], Alloc(v), Alloc(w), loop, st(C, 0, ld(v, 0)), st(F, 0, ld(w, 0)))
     c, f = np.zeros(24, np.int32), np.zeros(1, np.float32)
     run(fn, A=VALUES.copy(), C=c, F=f)
@@ -238,7 +266,12 @@ def test_after_the_loop_such_a_variable_is_undefined():
 @pytest.mark.parametrize("value", [ld(A, i), e(1)])
 def test_a_sum_over_iterations_in_a_variable_is_refused(value):
     v = variable("v")
-    fn = kernel([A, C], Alloc(v), Parallel((i,), (e(24),), (st(v, 0, add(ld(v, 0), value)),)), st(C, 0, ld(v, 0)))
+    fn = kernel(
+        [A, C],
+        Alloc(v),
+        Parallel((i,), (e(24),), (st(v, 0, add(ld(v, 0), value)),)),
+        st(C, 0, ld(v, 0)),
+    )
     with pytest.raises(TileError, match="read v before they set it") as info:
         translate(fn)
     assert info.value.diagnostics[0].kind == "race"
@@ -246,7 +279,9 @@ def test_a_sum_over_iterations_in_a_variable_is_refused(value):
 
 def test_one_iteration_may_carry():
     v = variable("v")
-    fn = kernel([A, C], Alloc(v), Parallel((i,), (e(1),), (st(v, 0, add(ld(v, 0), 3)),)), st(C, 0, ld(v, 0)))
+    fn = kernel(
+        [A, C], Alloc(v), Parallel((i,), (e(1),), (st(v, 0, add(ld(v, 0), 3)),)), st(C, 0, ld(v, 0))
+    )
     assert run_it(fn)[0] == 3
 
 
@@ -262,19 +297,31 @@ def test_a_local_array_filled_by_each_iteration():
 
 def test_allocations_inside_parallel_are_each_iterations_own():
     t, f = local("t", "int32", 2), buf("f", "int32", 2, scope="local.fragment")
-    body = (Alloc(t), Alloc(f), Fill(reg(t), ld(A, i)), st(f, 1, add(ld(t, 1), 1)), st(C, i, add(ld(t, 0), ld(f, 1))))
+    body = (
+        Alloc(t),
+        Alloc(f),
+        Fill(reg(t), ld(A, i)),
+        st(f, 1, add(ld(t, 1), 1)),
+        st(C, i, add(ld(t, 0), ld(f, 1))),
+    )
     same(run_it(kernel([A, C], Parallel((i,), (e(24),), body))), VALUES * 2 + 1)
 
 
 def test_uniform_scalars_of_a_block():
     v = variable("v")
     loop = For(k, e(0), e(24), (If(op("<", ld(A, k), 0), (Break(),)), bump(v, ld(A, k))))
-    got = run_it(kernel([A, C], Alloc(v), loop, st(C, bx, ld(v, 0)), grid=(2,), vars=(bx,), threads=(128,)))
+    got = run_it(
+        kernel([A, C], Alloc(v), loop, st(C, bx, ld(v, 0)), grid=(2,), vars=(bx,), threads=(128,))
+    )
     assert got[:3].tolist() == [VALUES[:8].sum()] * 2 + [-7]
 
 
 def test_asserts_name_block_and_lane():
-    fn = kernel([A, C], If(op("<", TX, 12), (Assert(op("<", ld(A, TX), 100), message="too big"),)), threads=(24,))
+    fn = kernel(
+        [A, C],
+        If(op("<", TX, 12), (Assert(op("<", ld(A, TX), 100), message="too big"),)),
+        threads=(24,),
+    )
     with pytest.raises(TileRuntimeError, match=r"too big(.|\n)*block \(0\), tx = 6"):
         run_it(fn)
     run_it(kernel([A, C], Assert(op("<", ld(A, 0), 100))))
@@ -319,7 +366,10 @@ def test_observer_sees_on_chip_buffers_of_one_block():
     program = translate(fn)
     shots = Capture(lambda stmt: stmt is stmts[2] or stmt is stmts[4], block=(2,), names=("s", "v"))
     program.run({"C": np.zeros(24, np.int32)}, observer=shots)
-    assert [(x["s"].tolist(), x["v"].tolist()) for x in shots.shots] == [([6] * 3, [2]), ([0] * 3, [3])]
+    assert [(x["s"].tolist(), x["v"].tolist()) for x in shots.shots] == [
+        ([6] * 3, [2]),
+        ([0] * 3, [3]),
+    ]
     end = Capture(lambda stmt: stmt is fn.body[0], block=(1,))
     program.run({"C": np.zeros(24, np.int32)}, observer=end)
     assert end.shots[0]["v"].tolist() == [2] and set(end.shots[0]) == {"C", "s", "v"}

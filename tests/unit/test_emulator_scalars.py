@@ -9,12 +9,31 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from emulator_build import *
 
+from emulator_build import (
+    BOOL,
+    F16,
+    F32,
+    F64,
+    I32,
+    I64,
+    add,
+    buf,
+    call,
+    e,
+    kernel,
+    ld,
+    mul,
+    op,
+    run,
+    same,
+    st,
+    var,
+)
 from tilelang.dtypes import DType
 from tilelang.dtypes.convert import cast
 from tilelang.emulator import translate
-from tilelang.ir.expr import Bitcast
+from tilelang.ir.expr import Bitcast, Cast, Select, Unary, UnaryOp
 from tilelang.ir.functions import FUNCTIONS
 from tilelang.ir.tile import For, If, Parallel
 
@@ -23,7 +42,9 @@ INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 
 
 def both_ways(dtype_in, dtype_out, expression, *arrays, narrow=True):
-    """`expression` of the elements, computed one by one and by lanes; the two must agree bit by bit."""
+    """`expression` of the elements, computed one by one and by lanes; the two must agree bit by
+    bit.
+    """
     n = len(arrays[0])
     ins = [buf(f"A{k}", dtype_in, n) for k in range(len(arrays))]
     results = []
@@ -79,7 +100,23 @@ def int_pairs(d: DType):
     low, high = int(d.min), int(d.max)
     if d.bits <= 4:
         return list(itertools.product(range(low, high + 1), repeat=2))
-    edge = {low, low + 1, low // 2, -1, 0, 1, 2, 3, 7, d.bits - 1, d.bits, high // 2, high // 3, high - 1, high}
+    edge = {
+        low,
+        low + 1,
+        low // 2,
+        -1,
+        0,
+        1,
+        2,
+        3,
+        7,
+        d.bits - 1,
+        d.bits,
+        high // 2,
+        high // 3,
+        high - 1,
+        high,
+    }
     return [p for p in itertools.product(sorted(x for x in edge if low <= x <= high), repeat=2)]
 
 
@@ -96,7 +133,8 @@ def test_integer_operators(dtype, symbol):
     pairs = int_pairs(d)
     a, b = (as_ints([p[k] for p in pairs], d) for k in (0, 1))
     if symbol in ("//", "%", "truncdiv", "truncmod"):
-        # Nothing traps for a zero divisor, whatever the value is; the two ways need not agree on it.
+        # Nothing traps for a zero divisor, whatever the value is; the two ways need not agree on
+        # it.
         keep = [p for p in pairs if p[1] != 0]
         both_ways(dtype, dtype, lambda x, y: op("*", op(symbol, x, y), 0), a, b)
         pairs = keep
@@ -125,7 +163,9 @@ def test_comparisons(dtype):
 
 
 def test_operators_with_constants_and_ranges():
-    """The ranges that decide where to wrap are sound: expressions of loop variables near the limits."""
+    """The ranges that decide where to wrap are sound: expressions of loop variables near the
+    limits.
+    """
     C = buf("C", "int32", 8)
     top = 2**31 - 4
     body = (
@@ -135,7 +175,10 @@ def test_operators_with_constants_and_ranges():
     for loop in (For(i, e(0), e(8), body), Parallel((i,), (e(8),), body)):
         c = np.zeros(8, np.int32)
         run(kernel([C], loop), C=c)
-        want = [wrap(n + top, I32) if n <= 2 else wrap((n + 2) * 2**30 - (-7 // (n + 1)), I32) for n in range(8)]
+        want = [
+            wrap(n + top, I32) if n <= 2 else wrap((n + 2) * 2**30 - (-7 // (n + 1)), I32)
+            for n in range(8)
+        ]
         assert c.tolist() == want
 
 
@@ -149,13 +192,27 @@ def test_unary_operators():
         assert [int(x) for x in neg] == [wrap(-v, d) for v in values]
         assert [int(x) for x in inv] == [wrap(~v, d) for v in values]
     flags = np.array([True, False])
-    assert both_ways("bool", "bool", lambda x: Unary(UnaryOp.NOT, x), flags).tolist() == [False, True]
-    assert both_ways("bool", "bool", lambda x, y: op("and", x, op("or", y, x)), flags, flags[::-1].copy()).tolist() == [True, False]
+    assert both_ways("bool", "bool", lambda x: Unary(UnaryOp.NOT, x), flags).tolist() == [
+        False,
+        True,
+    ]
+    assert both_ways(
+        "bool", "bool", lambda x, y: op("and", x, op("or", y, x)), flags, flags[::-1].copy()
+    ).tolist() == [True, False]
 
 
-# -- floats ---------------------------------------------------------------------------------------------------------
+# -- floats ----------------------------------------------------------------------------------------
 
-FLOATS = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float6_e3m2fn", "float4_e2m1fn"]
+FLOATS = [
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float6_e3m2fn",
+    "float4_e2m1fn",
+]
 
 
 def floats(dtype: str, n: int = 400) -> np.ndarray:
@@ -164,7 +221,16 @@ def floats(dtype: str, n: int = 400) -> np.ndarray:
         return np.arange(256 if d.bits == 8 else 1 << d.bits, dtype=np.uint8).view(d.numpy)
     rng = np.random.default_rng(d.bits)
     x = rng.standard_normal(n) * np.exp2(rng.integers(-6, 7, n))
-    special = [0.0, -0.0, math.inf, -math.inf, math.nan, float(d.max), float(d.min), d.smallest_subnormal]
+    special = [
+        0.0,
+        -0.0,
+        math.inf,
+        -math.inf,
+        math.nan,
+        float(d.max),
+        float(d.min),
+        d.smallest_subnormal,
+    ]
     return cast(np.array([*special, *x]), F64, d)
 
 
@@ -202,7 +268,9 @@ def test_float_min_and_max_drop_nan(dtype):
     a, b = pairs_of(dtype)
     for symbol, fn in (("min", np.fmin), ("max", np.fmax)):
         got = both_ways(dtype, dtype, lambda x, y, s=symbol: op(s, x, y), a, b)
-        np.testing.assert_array_equal(got.astype(np.float64), fn(a.astype(np.float64), b.astype(np.float64)))
+        np.testing.assert_array_equal(
+            got.astype(np.float64), fn(a.astype(np.float64), b.astype(np.float64))
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -221,7 +289,12 @@ def test_an_expression_rounds_after_every_operation():
     got = both_ways("float16", "float16", lambda x: op("-", add(op("+", x, 1.0), 0.0), x), a)
     assert got[0] == 0.0  # 2049 is no float16
     a = np.array([16.0], ml_dtypes.float8_e4m3fn)
-    assert float(both_ways("float8_e4m3fn", "float8_e4m3fn", lambda x: op("-", op("+", x, 1.0), x), a)[0]) == 0.0
+    assert (
+        float(
+            both_ways("float8_e4m3fn", "float8_e4m3fn", lambda x: op("-", op("+", x, 1.0), x), a)[0]
+        )
+        == 0.0
+    )
 
 
 EXACT = {
@@ -245,7 +318,13 @@ def test_functions_of_one_argument(fn, dtype):
     whole = fn in ("floor", "ceil", "trunc", "round", "round_away", "abs")
     want = cast(np.asarray(exact), F64, DType(dtype), "", not whole).astype(np.float64)
     if DType(dtype).bits <= 16:
-        close = np.isclose(got, want, rtol=2 * DType(dtype).eps, atol=DType(dtype).smallest_subnormal, equal_nan=True)
+        close = np.isclose(
+            got,
+            want,
+            rtol=2 * DType(dtype).eps,
+            atol=DType(dtype).smallest_subnormal,
+            equal_nan=True,
+        )
     else:
         tolerance = 1e-6 if dtype == "float32" else 1e-14
         close = np.isclose(got, want, rtol=tolerance, atol=1e-45, equal_nan=True)
@@ -268,14 +347,29 @@ def test_functions_of_two_and_three_arguments():
     a, b = pairs_of("float32")
     wide = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(all="ignore"):
-        for fn, exact in (("pow", np.power), ("atan2", np.arctan2), ("hypot", np.hypot), ("copysign", np.copysign), ("fmod", np.fmod), ("fmul", np.multiply)):
+        for fn, exact in (
+            ("pow", np.power),
+            ("atan2", np.arctan2),
+            ("hypot", np.hypot),
+            ("copysign", np.copysign),
+            ("fmod", np.fmod),
+            ("fmul", np.multiply),
+        ):
             got = both_ways("float32", "float32", lambda x, y, f=fn: call(f, x, y), a, b)
             np.testing.assert_allclose(got, exact(*wide).astype(np.float32), rtol=1e-6, atol=1e-44)
-        agree(both_ways("float32", "float32", lambda x, y: call("nextafter", x, y), a, b), np.nextafter(a, b))
-    got = both_ways("float32", "float32", lambda x, y: call("clamp", x, e(-1.0, F32), y), a, np.abs(b))
+        agree(
+            both_ways("float32", "float32", lambda x, y: call("nextafter", x, y), a, b),
+            np.nextafter(a, b),
+        )
+    got = both_ways(
+        "float32", "float32", lambda x, y: call("clamp", x, e(-1.0, F32), y), a, np.abs(b)
+    )
     np.testing.assert_array_equal(got, np.minimum(np.maximum(a, np.float32(-1)), np.abs(b)))
     whole = np.arange(-8, 9, dtype=np.float32)
-    np.testing.assert_array_equal(both_ways("float32", "float32", lambda x: call("ldexp", e(0.75, F32), x), whole), 0.75 * np.exp2(whole))
+    np.testing.assert_array_equal(
+        both_ways("float32", "float32", lambda x: call("ldexp", e(0.75, F32), x), whole),
+        0.75 * np.exp2(whole),
+    )
 
 
 def test_predicates():
@@ -298,8 +392,12 @@ def test_integer_functions():
             ("clz", [d.bits - w.bit_length() for w in words]),
             ("ffs", [(w & -w).bit_length() for w in words]),
         ):
-            assert both_ways(dtype, "int32", lambda v, f=fn: call(f, v, type=I32), a).tolist() == want, (fn, dtype)
-        assert [int(x) for x in both_ways(dtype, dtype, lambda v: call("abs", v), a)] == [wrap(abs(v), d) for v in values]
+            assert (
+                both_ways(dtype, "int32", lambda v, f=fn: call(f, v, type=I32), a).tolist() == want
+            ), (fn, dtype)
+        assert [int(x) for x in both_ways(dtype, dtype, lambda v: call("abs", v), a)] == [
+            wrap(abs(v), d) for v in values
+        ]
         low, high = e(max(int(d.min), -3), d), e(5, d)
         got = both_ways(dtype, dtype, lambda v, p=low, q=high: call("iclamp", v, p, q), a)
         assert [int(x) for x in got] == [min(max(v, max(int(d.min), -3)), 5) for v in values]
@@ -343,14 +441,19 @@ def nearest(x: Fraction, mode: str, dtype: str) -> float:
 def test_ieee_operations_round_as_asked(dtype, mode):
     rng = np.random.default_rng(5)
     n = 60
-    x, y, z = (cast(rng.standard_normal(n) * np.exp2(rng.integers(-20, 20, n)), F64, DType(dtype)) for _ in range(3))
+    x, y, z = (
+        cast(rng.standard_normal(n) * np.exp2(rng.integers(-20, 20, n)), F64, DType(dtype))
+        for _ in range(3)
+    )
     exact = {
         "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
         "fma": None, "rcp": lambda a: 1 / a,
     }  # fmt: skip
     for name, reference in exact.items():
         args = {"fma": (x, y, z), "rcp": (x,)}.get(name, (x, y))
-        got = both_ways(dtype, dtype, lambda *v, f=name: call(f"ieee_{f}", *v, params=(mode,)), *args)
+        got = both_ways(
+            dtype, dtype, lambda *v, f=name: call(f"ieee_{f}", *v, params=(mode,)), *args
+        )
         for row in zip(got, *args, strict=True):
             values = [Fraction(float(v)) for v in row[1:]]
             want = values[0] * values[1] + values[2] if name == "fma" else reference(*values)
@@ -373,9 +476,19 @@ def test_fma_rounds_once():
     assert float(got[0]) == float(Fraction(float(y[0])) ** 2 - 1)
 
 
-# -- conversions ----------------------------------------------------------------------------------------------------
+# -- conversions -----------------------------------------------------------------------------------
 
-NAMES = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", *INTS, "bool"]
+NAMES = [
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float4_e2m1fn",
+    *INTS,
+    "bool",
+]
 
 
 @pytest.mark.parametrize("src", NAMES)
@@ -407,12 +520,16 @@ def test_bitcasts(src, dst):
     s = DType(src)
     x = floats(src) if s.is_float else as_ints(sorted({p[0] for p in int_pairs(s)}), s)
     got = both_ways(src, dst, lambda v: Bitcast(v, DType(dst)), x)
-    assert got.tobytes() == x.tobytes() or s.bits < 8 and [b & 15 for b in got.tobytes()] == [b & 15 for b in x.tobytes()]
+    assert got.tobytes() == x.tobytes() or (
+        s.bits < 8 and [b & 15 for b in got.tobytes()] == [b & 15 for b in x.tobytes()]
+    )
 
 
 def test_select_and_nan():
     a = np.array([1.0, math.nan, -2.0, math.inf], np.float32)
-    got = both_ways("float32", "float32", lambda x: Select(op("==", x, x), op("*", x, 0.0), e(math.nan, F32)), a)
+    got = both_ways(
+        "float32", "float32", lambda x: Select(op("==", x, x), op("*", x, 0.0), e(math.nan, F32)), a
+    )
     np.testing.assert_array_equal(got, np.array([0, math.nan, -0.0, math.nan], np.float32))
     got = both_ways("float32", "int32", lambda x: Select(op(">", x, 0.0), e(1), e(-1)), a)
     assert got.tolist() == [1, -1, -1, 1]

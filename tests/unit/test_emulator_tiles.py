@@ -5,12 +5,32 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from emulator_build import *
 
+from emulator_build import (
+    BOOL,
+    F32,
+    F64,
+    I64,
+    TX,
+    add,
+    buf,
+    e,
+    kernel,
+    ld,
+    mul,
+    op,
+    reg,
+    run,
+    same,
+    st,
+    var,
+)
 from tilelang.dtypes import DType
 from tilelang.dtypes.convert import cast
 from tilelang.errors import TileError, TileIndexError
+from tilelang.ir.expr import Cast
 from tilelang.ir.tile import (
+    Alloc,
     Annotate,
     Atomic,
     AtomicOp,
@@ -51,7 +71,7 @@ def wide(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float64)
 
 
-# -- copies ---------------------------------------------------------------------------------------------------------
+# -- copies ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 24, 60, 64, 100])
@@ -76,7 +96,9 @@ def test_outside_reads_give_zero_or_the_annotated_value():
     for safe in (None, -99):
         A, B, s = buf("A", "int32", 5, 3), buf("B", "int32", 8, 8), shared("s", "int32", 8, 8)
         note = [Annotate("safe_value", buffers=(A,), values=(safe,))] if safe is not None else []
-        fn = kernel([A, B], *note, Alloc(s), Copy(reg(A, -2, -1, ext=(8, 8)), reg(s)), Copy(reg(s), reg(B)))
+        fn = kernel(
+            [A, B], *note, Alloc(s), Copy(reg(A, -2, -1, ext=(8, 8)), reg(s)), Copy(reg(s), reg(B))
+        )
         a, b = data("int32", 5, 3), np.zeros((8, 8), np.int32)
         run(fn, A=a, B=b)
         want = np.full((8, 8), safe or 0, np.int32)
@@ -116,14 +138,21 @@ def test_which_extents_match(src, dst, fits):
 def test_copy_outside_on_chip_is_a_fault():
     A, s = buf("A", "float32", 16), shared("s", "float32", 8)
     with pytest.raises(TileIndexError, match="s") as info:
-        run(kernel([A], Alloc(s), Copy(reg(A, 0, ext=(6,)), reg(s, 4, ext=(6,)))), A=data("float32", 16))
+        run(
+            kernel([A], Alloc(s), Copy(reg(A, 0, ext=(6,)), reg(s, 4, ext=(6,)))),
+            A=data("float32", 16),
+        )
     assert "9" in info.value.diagnostics[0].got and "< 8" in info.value.diagnostics[0].expected
 
 
 def test_overlapping_copy_within_a_buffer():
     s, B = shared("s", "int32", 10), buf("B", "int32", 10)
     fn = kernel(
-        [B], Alloc(s), Parallel((i,), (e(10),), (st(s, i, i),)), Copy(reg(s, 0, ext=(8,)), reg(s, 2, ext=(8,))), Copy(reg(s), reg(B))
+        [B],
+        Alloc(s),
+        Parallel((i,), (e(10),), (st(s, i, i),)),
+        Copy(reg(s, 0, ext=(8,)), reg(s, 2, ext=(8,))),
+        Copy(reg(s), reg(B)),
     )
     b = np.zeros(10, np.int32)
     run(fn, B=b)
@@ -141,17 +170,27 @@ def test_memory_starts_undefined():
 
 def test_a_workspace_is_one_for_all_blocks():
     W, C = buf("W", "int32", 4), buf("C", "int32", 4)
-    fn = kernel([C], Alloc(W), st(W, bx, bx), st(C, bx, ld(W, op("//", bx, 2))), grid=(4,), vars=(bx,))
+    fn = kernel(
+        [C], Alloc(W), st(W, bx, bx), st(C, bx, ld(W, op("//", bx, 2))), grid=(4,), vars=(bx,)
+    )
     c = np.zeros(4, np.int32)
     run(fn, C=c)
     assert c.tolist() == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float4_e2m1fn", "int4", "uint4", "bool", "bfloat16", "int64"])
+@pytest.mark.parametrize(
+    "dtype", ["float8_e4m3fn", "float4_e2m1fn", "int4", "uint4", "bool", "bfloat16", "int64"]
+)
 def test_fill_and_copy_keep_every_type(dtype):
     A, B, s = buf("A", dtype, 7), buf("B", dtype, 9), shared("s", dtype, 9)
     one = True if dtype == "bool" else 1.0 if DType(dtype).is_float else 1
-    fn = kernel([A, B], Alloc(s), Fill(reg(s), e(one, DType(dtype))), Copy(reg(A), reg(s, 1, ext=(7,))), Copy(reg(s), reg(B)))
+    fn = kernel(
+        [A, B],
+        Alloc(s),
+        Fill(reg(s), e(one, DType(dtype))),
+        Copy(reg(A), reg(s, 1, ext=(7,))),
+        Copy(reg(s), reg(B)),
+    )
     a, b = data(dtype, 7), np.zeros(9, DType(dtype).numpy)
     run(fn, A=a, B=b)
     same(b.astype(np.float64), np.array([1, *a.astype(np.float64), 1]))
@@ -165,9 +204,20 @@ def test_transpose_exchanges_the_last_two_axes():
 
 
 def test_views():
-    s, v, w, z = shared("s", "float32", 4, 6), shared("v", "int32", 24), shared("w", "float32", 3, 2), shared("z", "uint8", 8)
+    s, v, w, z = (
+        shared("s", "float32", 4, 6),
+        shared("v", "int32", 24),
+        shared("w", "float32", 3, 2),
+        shared("z", "uint8", 8),
+    )
     t = buf("t", "float32", 3, 2, scope="shared.dyn", strides=(e(1), e(6)))
-    A, B, C, D, X = buf("A", "float32", 4, 6), buf("B", "int32", 24), buf("C", "float32", 3, 2), buf("D", "uint8", 8), buf("X", "float32", 3, 2)
+    A, B, C, D, X = (
+        buf("A", "float32", 4, 6),
+        buf("B", "int32", 24),
+        buf("C", "float32", 3, 2),
+        buf("D", "uint8", 8),
+        buf("X", "float32", 3, 2),
+    )
     fn = kernel(
         [A, B, C, D, X],
         Alloc(s),
@@ -185,7 +235,12 @@ def test_views():
     )
     a = data("float32", 4, 6)
     old = a.copy()
-    b, c, d, x = np.zeros(24, np.int32), np.zeros((3, 2), np.float32), np.zeros(8, np.uint8), np.zeros((3, 2), np.float32)
+    b, c, d, x = (
+        np.zeros(24, np.int32),
+        np.zeros((3, 2), np.float32),
+        np.zeros(8, np.uint8),
+        np.zeros((3, 2), np.float32),
+    )
     run(fn, A=a, B=b, C=c, D=d, X=x)
     same(b, old.view(np.int32).ravel())
     same(c, old.ravel()[7:13].reshape(3, 2))
@@ -201,7 +256,7 @@ def test_a_view_that_does_not_fit_is_refused():
         run(kernel([], Alloc(s), View(v, s)))
 
 
-# -- gemm -----------------------------------------------------------------------------------------------------------
+# -- gemm ------------------------------------------------------------------------------------------
 
 GEMMS = [
     ("float16", "float16", "float32", 1e-3),
@@ -228,8 +283,20 @@ def test_gemm(da, db, dc, tol, ta, tb):
     sa, sb = ((k, m) if ta else (m, k)), ((n, k) if tb else (k, n))
     A, B, C = buf("A", da, *sa), buf("B", db, *sb), buf("C", dc, m, n)
     s, t, f = shared("s", da, *sa), shared("t", db, *sb), buf("f", dc, m, n, scope="local.fragment")
-    mm = [Gemm(reg(s), reg(t), reg(f), e(clear, BOOL), transpose_a=ta, transpose_b=tb) for clear in (True, False)]
-    fn = kernel([A, B, C], Alloc(s), Alloc(t), Alloc(f), Copy(reg(A), reg(s)), Copy(reg(B), reg(t)), *mm, Copy(reg(f), reg(C)))
+    mm = [
+        Gemm(reg(s), reg(t), reg(f), e(clear, BOOL), transpose_a=ta, transpose_b=tb)
+        for clear in (True, False)
+    ]
+    fn = kernel(
+        [A, B, C],
+        Alloc(s),
+        Alloc(t),
+        Alloc(f),
+        Copy(reg(A), reg(s)),
+        Copy(reg(B), reg(t)),
+        *mm,
+        Copy(reg(f), reg(C)),
+    )
     a, b, c = data(da, *sa), data(db, *sb), np.zeros((m, n), DType(dc).numpy)
     run(fn, A=a, B=b, C=c)
     want = (wide(a).T if ta else wide(a)) @ (wide(b).T if tb else wide(b))
@@ -277,7 +344,7 @@ def test_gemm_shapes_must_fit():
         )  # fmt: skip
 
 
-# -- reductions -----------------------------------------------------------------------------------------------------
+# -- reductions ------------------------------------------------------------------------------------
 
 NUMPY = {
     ReduceOp.SUM: np.sum,
@@ -288,7 +355,10 @@ NUMPY = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "float8_e5m2", "int32", "int8", "uint8", "int64"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["float32", "float64", "float16", "bfloat16", "float8_e5m2", "int32", "int8", "uint8", "int64"],
+)
 @pytest.mark.parametrize("operation", list(NUMPY))
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_reduce(dtype, operation, dim):
@@ -307,7 +377,9 @@ def test_reduce(dtype, operation, dim):
     k = np.zeros(kept, a.dtype)
     run(fn, A=a, C=c, K=k)
     exact = NUMPY[operation](wide(a) if DType(dtype).is_float else a.astype(np.int64), axis=dim)
-    combine = {ReduceOp.MAX: np.maximum, ReduceOp.ABSMAX: np.maximum, ReduceOp.MIN: np.minimum}.get(operation, np.add)
+    combine = {ReduceOp.MAX: np.maximum, ReduceOp.ABSMAX: np.maximum, ReduceOp.MIN: np.minimum}.get(
+        operation, np.add
+    )
     before = wide(old) if DType(dtype).is_float else old.astype(np.int64)
     for got, want in ((k.reshape(left), exact), (c, combine(exact, before))):
         if DType(dtype).is_float:
@@ -323,7 +395,11 @@ def test_bitwise_reduce(operation, dtype):
     A, C = buf("A", dtype, 9, 4), buf("C", dtype, 9)
     a, c = data(dtype, 9, 4), np.zeros(9, DType(dtype).numpy)
     run(kernel([A, C], Reduce(operation, reg(A), reg(C), 1)), A=a, C=c)
-    fold = {ReduceOp.BITAND: np.bitwise_and, ReduceOp.BITOR: np.bitwise_or, ReduceOp.BITXOR: np.bitwise_xor}[operation]
+    fold = {
+        ReduceOp.BITAND: np.bitwise_and,
+        ReduceOp.BITOR: np.bitwise_or,
+        ReduceOp.BITXOR: np.bitwise_xor,
+    }[operation]
     same(c, fold.reduce(a, axis=1))
 
 
@@ -344,20 +420,39 @@ def test_nan_in_max_and_min(dtype):
     a[1, 2] = np.nan
     a[3] = np.nan
     A = buf("A", dtype, 4, 5)
-    outs = [(r, p, buf(f"C{n}", dtype, 4)) for n, (r, p) in enumerate([(r, p) for r in (ReduceOp.MAX, ReduceOp.MIN) for p in (0, 1)])]
-    fn = kernel([A, *(b for _, _, b in outs)], *(Reduce(r, reg(A), reg(b), 1, nan_propagate=bool(p)) for r, p, b in outs))
+    outs = [
+        (r, p, buf(f"C{n}", dtype, 4))
+        for n, (r, p) in enumerate([(r, p) for r in (ReduceOp.MAX, ReduceOp.MIN) for p in (0, 1)])
+    ]
+    fn = kernel(
+        [A, *(b for _, _, b in outs)],
+        *(Reduce(r, reg(A), reg(b), 1, nan_propagate=bool(p)) for r, p, b in outs),
+    )
     arrays = {b.name: np.zeros(4, a.dtype) for _, _, b in outs}
     run(fn, A=a, **arrays)
     for r, p, b in outs:
         got = wide(arrays[b.name])
         keep, drop = (np.max, np.fmax) if r is ReduceOp.MAX else (np.min, np.fmin)
-        want = keep(wide(a), axis=1) if p else drop.reduce(wide(a), axis=1, initial=-np.inf if r is ReduceOp.MAX else np.inf)
+        want = (
+            keep(wide(a), axis=1)
+            if p
+            else drop.reduce(wide(a), axis=1, initial=-np.inf if r is ReduceOp.MAX else np.inf)
+        )
         np.testing.assert_array_equal(got, want)
 
 
 def test_reduce_of_a_slice_into_a_variable():
-    A, C, v = buf("A", "float32", 4, 10), buf("C", "float32", 1), buf("v", "float32", 1, scope="local.var")
-    fn = kernel([A, C], Alloc(v), Reduce(ReduceOp.SUM, reg(A, 2, 3, ext=(1, 5)), reg(v), 1), st(C, 0, ld(v, 0)))
+    A, C, v = (
+        buf("A", "float32", 4, 10),
+        buf("C", "float32", 1),
+        buf("v", "float32", 1, scope="local.var"),
+    )
+    fn = kernel(
+        [A, C],
+        Alloc(v),
+        Reduce(ReduceOp.SUM, reg(A, 2, 3, ext=(1, 5)), reg(v), 1),
+        st(C, 0, ld(v, 0)),
+    )
     a, c = data("float32", 4, 10), np.zeros(1, np.float32)
     run(fn, A=a, C=c)
     np.testing.assert_allclose(c[0], a[2, 3:8].sum(), rtol=1e-6)
@@ -372,14 +467,24 @@ def test_scan(dtype, reverse, dim, operation):
     a = data(dtype, 6, 11)
     old = a.copy()
     run(
-        kernel([A], Alloc(s), Copy(reg(A), reg(s)), Scan(operation, reg(s), reg(s), dim, reverse=reverse), Copy(reg(s), reg(A))),
+        kernel(
+            [A],
+            Alloc(s),
+            Copy(reg(A), reg(s)),
+            Scan(operation, reg(s), reg(s), dim, reverse=reverse),
+            Copy(reg(s), reg(A)),
+        ),
         A=a,
     )
     x = np.flip(old, dim) if reverse else old
     if operation is ScanOp.MAX:
         want = np.maximum.accumulate(x, axis=dim)
     else:
-        want = np.cumsum(wide(x) if DType(dtype).is_float else x, axis=dim, dtype=np.float64 if DType(dtype).is_float else a.dtype)
+        want = np.cumsum(
+            wide(x) if DType(dtype).is_float else x,
+            axis=dim,
+            dtype=np.float64 if DType(dtype).is_float else a.dtype,
+        )
     want = np.flip(want, dim) if reverse else want
     if DType(dtype).is_float:
         np.testing.assert_allclose(wide(a), want, rtol=2e-3, atol=1e-5)
@@ -387,10 +492,12 @@ def test_scan(dtype, reverse, dim, operation):
         same(a, want.astype(a.dtype))
 
 
-# -- atomics --------------------------------------------------------------------------------------------------------
+# -- atomics ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "int64", "uint32"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float32", "float64", "int32", "int64", "uint32"]
+)
 def test_atomics_of_lanes(dtype):
     X, H, P = buf("X", "int32", 40), buf("H", dtype, 5), buf("P", dtype, 5)
     x = RNG.integers(-1, 6, 40).astype(np.int32)
@@ -403,7 +510,11 @@ def test_atomics_of_lanes(dtype):
             (
                 Atomic(AtomicOp.ADD, reg(H, ld(X, i), ext=(1,)), value),
                 Atomic(AtomicOp.MAX, reg(P, ld(X, i), ext=(1,)), value),
-                Atomic(AtomicOp.MIN, reg(P, 0, ext=(1,)), op("-", value, 3.0 if DType(dtype).is_float else 3)),
+                Atomic(
+                    AtomicOp.MIN,
+                    reg(P, 0, ext=(1,)),
+                    op("-", value, 3.0 if DType(dtype).is_float else 3),
+                ),
             ),
         ),
     )
@@ -418,7 +529,12 @@ def test_atomics_of_lanes(dtype):
 
 def test_operands_are_converted_by_value_and_out_of_bounds_is_skipped():
     H = buf("H", "float16", 1)
-    fn = kernel([H], Parallel((i,), (e(4),), (Atomic(AtomicOp.ADD, reg(H, op("-", i, 2), ext=(1,)), e(2.5, F32)),)))
+    fn = kernel(
+        [H],
+        Parallel(
+            (i,), (e(4),), (Atomic(AtomicOp.ADD, reg(H, op("-", i, 2), ext=(1,)), e(2.5, F32)),)
+        ),
+    )
     h = np.ones(1, np.float16)
     run(fn, H=h)
     assert h[0] == 3.5
@@ -429,7 +545,14 @@ def test_previous_values_come_in_lane_order():
     old = var("old", I64)
     fn = kernel(
         [X, P],
-        Parallel((i,), (e(6),), (Atomic(AtomicOp.ADD, reg(X, op("%", i, 2), ext=(1,)), Cast(i, I64), previous=old), st(P, i, old))),
+        Parallel(
+            (i,),
+            (e(6),),
+            (
+                Atomic(AtomicOp.ADD, reg(X, op("%", i, 2), ext=(1,)), Cast(i, I64), previous=old),
+                st(P, i, old),
+            ),
+        ),
     )
     x, p = np.array([2**40, 7]), np.zeros(6, np.int64)
     run(fn, X=x, P=p)
@@ -444,13 +567,23 @@ def test_every_thread_makes_its_own_atomic_update():
         run(kernel([X], Atomic(AtomicOp.ADD, reg(X, 0, ext=(1,)), e(1)), threads=threads), X=x)
         assert x[0] == want
     x = np.zeros(1, np.int32)
-    run(kernel([X], Atomic(AtomicOp.ADD, reg(X, 0, ext=(1,)), e(1)), threads=None, dialect="ascend"), X=x)
+    run(
+        kernel(
+            [X], Atomic(AtomicOp.ADD, reg(X, 0, ext=(1,)), e(1)), threads=None, dialect="ascend"
+        ),
+        X=x,
+    )
     assert x[0] == 1
 
 
 def test_atomic_update_of_a_region():
     A, C, s = buf("A", "float32", 5, 9), buf("C", "float16", 8, 9), shared("s", "float32", 5, 9)
-    fn = kernel([A, C], Alloc(s), Copy(reg(A), reg(s)), Atomic(AtomicOp.ADD, reg(C, 4, 0, ext=(5, 9)), reg(s)))
+    fn = kernel(
+        [A, C],
+        Alloc(s),
+        Copy(reg(A), reg(s)),
+        Atomic(AtomicOp.ADD, reg(C, 4, 0, ext=(5, 9)), reg(s)),
+    )
     a, c = data("float32", 5, 9), data("float16", 8, 9)
     want = c.copy()
     want[4:] += a[:4].astype(np.float16)
@@ -467,7 +600,12 @@ def test_freed_memory_is_undefined():
 
 
 def test_thread_copies_with_a_local_array():
-    A, C, t, x = buf("A", "float32", 32), buf("C", "float32", 32), buf("t", "float32", 4, scope="local"), var("x")
+    A, C, t, x = (
+        buf("A", "float32", 32),
+        buf("C", "float32", 32),
+        buf("t", "float32", 4, scope="local"),
+        var("x"),
+    )
     fn = kernel(
         [A, C],
         Alloc(t),
@@ -485,7 +623,12 @@ def test_thread_copies_with_a_local_array():
 
 
 def test_sub_byte_arithmetic():
-    A, C, F, G = buf("A", "int4", 16), buf("C", "int4", 16), buf("F", "float4_e2m1fn", 16), buf("G", "float4_e2m1fn", 16)
+    A, C, F, G = (
+        buf("A", "int4", 16),
+        buf("C", "int4", 16),
+        buf("F", "float4_e2m1fn", 16),
+        buf("G", "float4_e2m1fn", 16),
+    )
     body = (st(C, i, add(ld(A, i), ld(A, i))), st(G, i, op("*", ld(F, i), ld(F, i))))
     a = np.arange(-8, 8).astype(ml_dtypes.int4)
     f = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn)

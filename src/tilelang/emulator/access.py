@@ -1,8 +1,9 @@
 """The text of loads, stores and atomics of single elements.
 
-What enters: a buffer, index expressions and the lanes they are for. What leaves: a slice of the array where every
-index is a constant plus a multiple of one lane axis and all lanes are in bounds (decided here if the ranges allow,
-else by a comparison of integers in the text), and a gather or scatter in all other cases.
+What enters: a buffer, index expressions and the lanes they are for. What leaves: a slice of the
+array where every index is a constant plus a multiple of one lane axis and all lanes are in bounds
+(decided here if the ranges allow, else by a comparison of integers in the text), and a gather or
+scatter in all other cases.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Affine:
 
 @dataclass
 class Place:
-    """An access taken apart. `parts` is None where some index is not affine; `exprs` are the author's indices."""
+    """An access taken apart. `parts` is None where some index is not affine; `exprs` are the
+    author's indices.
+    """
 
     storage: Storage
     exprs: tuple[Expr, ...]
@@ -57,7 +60,11 @@ class Place:
 
     def covers(self, axes: Axes) -> bool:
         """Whether any two lanes that differ in `axes` touch different elements, for certain."""
-        return self.slices and self.parts is not None and axes <= {a for p in self.parts for a in p.coefficients}
+        return (
+            self.slices
+            and self.parts is not None
+            and axes <= {a for p in self.parts for a in p.coefficients}
+        )
 
 
 def affine(u: Unit, e: Expr) -> Affine | None:
@@ -121,14 +128,16 @@ def place(u: Unit, s: Storage, indices: tuple[Expr, ...]) -> Place:
     return Place(s, indices, parts, axes)
 
 
-# -- text -------------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------
 
 
 def _sizes(u: Unit, s: Storage) -> list[tuple[int | None, str]]:
     """The extent of every axis of the array: its value if known, and its text."""
     lead = [(e.constant, e.code) for e in u.domain.extents] if s.lanes else []
     own = u.extents_of(s.buffer)
-    return lead + [(n, str(n) if n is not None else f"{s.name}.shape[{d}]") for d, n in enumerate(own)]
+    return lead + [
+        (n, str(n) if n is not None else f"{s.name}.shape[{d}]") for d, n in enumerate(own)
+    ]
 
 
 def conditions(u: Unit, p: Place) -> list[str]:
@@ -151,7 +160,13 @@ def conditions(u: Unit, p: Place) -> list[str]:
         if base.low < 0:
             out.append(f"0 <= {base.code}")
         if not proved:
-            end = base.code if last in ("", "0") else last if base.constant == 0 else f"{base.code} + {last}"
+            end = (
+                base.code
+                if last in ("", "0")
+                else last
+                if base.constant == 0
+                else f"{base.code} + {last}"
+            )
             out.append(f"{end} < {text}")
     return out
 
@@ -188,7 +203,9 @@ def _slice(u: Unit, part: Affine) -> str:
 
 
 def box(u: Unit, p: Place) -> str:
-    """The text of the elements that all lanes touch, with axes in the order of the domain and 1 where they do not vary."""
+    """The text of the elements that all lanes touch, with axes in the order of the domain and 1
+    where they do not vary.
+    """
     assert p.parts is not None
     order = [part.axis for part in p.parts if part.axis is not None]
     pieces = [_slice(u, part) for part in p.parts]
@@ -222,7 +239,7 @@ def index_text(u: Unit, p: Place) -> str:
         u.inline = before
 
 
-# -- loads ------------------------------------------------------------------------------------------------------
+# -- loads -----------------------------------------------------------------------------------------
 
 
 def load(u: Unit, e: Load) -> Val:
@@ -242,7 +259,11 @@ def load(u: Unit, e: Load) -> Val:
     if not p.axes:
         assert p.parts is not None
         at = ", ".join(part.base.code for part in p.parts)
-        code = f"{s.name}[{at or '()'}]" if not conds else f"load({s.name}, {tuple_text(at.split(', '))}, {name})"
+        code = (
+            f"{s.name}[{at or '()'}]"
+            if not conds
+            else f"load({s.name}, {tuple_text(at.split(', '))}, {name})"
+        )
         return _scalar(code, e, s)
     if not conds:
         return value(box(u, p), dtype, p.axes, alias=True, atom=True)
@@ -261,7 +282,7 @@ def _scalar(code: str, e: Load, s: Storage) -> Val:
     return value(f"{'bool' if dtype.is_bool else 'int'}({code})", dtype, atom=True)
 
 
-# -- stores -----------------------------------------------------------------------------------------------------
+# -- stores ----------------------------------------------------------------------------------------
 
 
 def store(u: Unit, stmt: Store, v: Val) -> None:
@@ -278,7 +299,9 @@ def store(u: Unit, stmt: Store, v: Val) -> None:
         return
     masked = u.mask.axes if u.mask is not None else UNIFORM
     if not p.slices or not (v.axes | masked) <= p.axes:
-        u.w.line(f"scatter({s.name}, {index_text(u, p)}, {v.code}, {u.mask_text}, {u.domain.shape}, {name})")
+        u.w.line(
+            f"scatter({s.name}, {index_text(u, p)}, {v.code}, {u.mask_text}, {u.domain.shape}, {name})"
+        )
         return
     conds = conditions(u, p)
     if not p.axes:
@@ -321,14 +344,20 @@ def _refuse_races(u: Unit, stmt: Store, p: Place, name: str) -> None:
         if u.checks is not None and not own:
             u.checks.by_threads(u, p, name)
     else:
-        u.w.line(f"exclusive({p.storage.name}, {index_text(u, p)}, {u.mask_text}, {u.domain.shape}, {name})")
+        u.w.line(
+            f"exclusive({p.storage.name}, {index_text(u, p)}, {u.mask_text}, {u.domain.shape}, {name})"
+        )
 
 
 def _same_place(node: object, stmt: Store) -> bool:
-    return isinstance(node, Load) and node.buffer.name == stmt.buffer.name and node.indices == stmt.indices
+    return (
+        isinstance(node, Load)
+        and node.buffer.name == stmt.buffer.name
+        and node.indices == stmt.indices
+    )
 
 
-# -- atomics ----------------------------------------------------------------------------------------------------
+# -- atomics ---------------------------------------------------------------------------------------
 
 _ATOMIC_NAMES = {AtomicOp.ADD: "add", AtomicOp.MAX: "max", AtomicOp.MIN: "min", AtomicOp.OR: "or"}
 
@@ -337,7 +366,9 @@ def atomic(u: Unit, stmt: Atomic, v: Val) -> None:
     """An atomic update of one element by each lane, in lane order."""
     s = u.storage(stmt.dst.buffer)
     if s.scalar:
-        raise error("scope", f"an atomic operation on the variable {stmt.dst.buffer.name}", stmt.loc)
+        raise error(
+            "scope", f"an atomic operation on the variable {stmt.dst.buffer.name}", stmt.loc
+        )
     p = place(u, s, stmt.dst.mins)
     name = u.access_name(stmt.dst.buffer)
     call = f"{s.name}, {index_text(u, p)}, {v.code}, {u.mask_text}, {u.domain.shape}, {name}"
@@ -346,5 +377,7 @@ def atomic(u: Unit, stmt: Atomic, v: Val) -> None:
     if stmt.previous is None:
         u.w.line(f"atomic_lanes({_ATOMIC_NAMES[stmt.op]!r}, {call})")
         return
-    u.w.line(f"{u.w.name(stmt.previous.name)} = atomic_previous({_ATOMIC_NAMES[stmt.op]!r}, {call})")
+    u.w.line(
+        f"{u.w.name(stmt.previous.name)} = atomic_previous({_ATOMIC_NAMES[stmt.op]!r}, {call})"
+    )
     u.define(stmt.previous, value("", stmt.previous.dtype, u.domain.all))

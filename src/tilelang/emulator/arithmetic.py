@@ -1,8 +1,9 @@
 """The text of operators, and the ranges of their integer results.
 
-What enters: an operator and its operands as `Val`s. What leaves: the text of the result. Integers of the block are
-Python ints, wrapped where their range does not exclude an overflow; everything else is a NumPy value that wraps or
-rounds by itself, except in types narrower than NumPy computes in, which go through a wider one and back.
+What enters: an operator and its operands as `Val`s. What leaves: the text of the result. Integers
+of the block are Python ints, wrapped where their range does not exclude an overflow; everything
+else is a NumPy value that wraps or rounds by itself, except in types narrower than NumPy computes
+in, which go through a wider one and back.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def wrapped(code: str, dtype: DType) -> str:
 
 
 def ranged(code: str, dtype: DType, low: int, high: int, like: Val) -> Val:
-    """An integer whose exact value lies in [low, high]: wrapped, if that may be outside of its type."""
+    """An integer whose exact value lies in [low, high]: wrapped, if that may be outside of its
+    type.
+    """
     least, most = full_range(dtype)
     if least <= low and high <= most:
         return Val(code, dtype, like.axes, low, high)
@@ -116,7 +119,9 @@ def wide(u: Unit, v: Val) -> Val:
 def _narrowed(u: Unit, v: Val, dtype: DType, *, exact: bool = False) -> Val:
     """Back in the narrow type; an `exact` result is a value of it already, so infinity stays."""
     saturate = not exact
-    name = u.constant("cast", converter(v.dtype, dtype, "", saturate), (v.dtype, dtype, "", saturate))
+    name = u.constant(
+        "cast", converter(v.dtype, dtype, "", saturate), (v.dtype, dtype, "", saturate)
+    )
     return value(f"{name}({v.code})" + ("[()]" if v.uniform else ""), dtype, v.axes, atom=True)
 
 
@@ -152,14 +157,20 @@ def _integer(op: BinaryOp, a: Val, b: Val) -> Val:
     low, high = interval(op, a, b)
     if low == high and a.constant is not None and b.constant is not None:
         return ranged(str(low), dtype, low, high, a)
-    divides = op in (BinaryOp.FLOORDIV, BinaryOp.FLOORMOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD, BinaryOp.DIV)
+    divides = op in (
+        BinaryOp.FLOORDIV,
+        BinaryOp.FLOORMOD,
+        BinaryOp.TRUNCDIV,
+        BinaryOp.TRUNCMOD,
+        BinaryOp.DIV,
+    )
     if divides and b.low > 0 and (a.low >= 0 or op in (BinaryOp.FLOORDIV, BinaryOp.FLOORMOD)):
         symbol = "%" if op in (BinaryOp.FLOORMOD, BinaryOp.TRUNCMOD) else "//"
         return ranged(f"{a.text} {symbol} {b.text}", dtype, low, high, a)
     if op in _INT_CALLS:
         return ranged(f"{_INT_CALLS[op]}({a.code}, {b.code})", dtype, low, high, a)
     if op in (BinaryOp.SHL, BinaryOp.SHR):
-        if 0 <= b.low and b.high < dtype.bits:
+        if b.low >= 0 and b.high < dtype.bits:
             return ranged(f"{a.text} {op.value} {b.text}", dtype, low, high, a)
         name = "int_shl" if op is BinaryOp.SHL else "int_shr"
         return ranged(f"{name}({a.code}, {b.code}, {dtype.bits})", dtype, low, high, a)
@@ -189,12 +200,12 @@ def interval(op: BinaryOp, a: Val, b: Val) -> tuple[int, int]:
             return _quotient(op, a, b)
         case BinaryOp.BITAND if a.low >= 0 or b.low >= 0:
             return 0, min(v.high for v in (a, b) if v.low >= 0)
-        case BinaryOp.SHL if 0 <= b.low and b.high < a.dtype.bits:
+        case BinaryOp.SHL if b.low >= 0 and b.high < a.dtype.bits:
             ends = [x << y for x in (a.low, a.high) for y in (b.low, b.high)]
             return min(ends), max(ends)
         case BinaryOp.SHL:
             return full[0] << a.dtype.bits, full[1] << a.dtype.bits
-        case BinaryOp.SHR if 0 <= b.low and b.high < a.dtype.bits:
+        case BinaryOp.SHR if b.low >= 0 and b.high < a.dtype.bits:
             ends = [x >> y for x in (a.low, a.high) for y in (b.low, b.high)]
             return min(ends), max(ends)
         case _:

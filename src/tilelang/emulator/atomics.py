@@ -1,7 +1,8 @@
-"""Atomic updates: of one element by each lane in lane order, and the combining step of region updates.
+"""Atomic updates: of one element by each lane in lane order, and the combining step of region
+updates.
 
-What enters: arrays, indices, values of the array's type, masks. What leaves: changed arrays and, where asked for,
-what each lane found before its own update.
+What enters: arrays, indices, values of the array's type, masks. What leaves: changed arrays and,
+where asked for, what each lane found before its own update.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from tilelang.emulator import elements
 from tilelang.emulator.storage import Access, Array, Index, Mask
 
 _FLOAT_OPS: dict[str, np.ufunc] = {"add": np.add, "max": np.fmax, "min": np.fmin}
-_INT_OPS: dict[str, np.ufunc] = {"add": np.add, "max": np.maximum, "min": np.minimum, "or": np.bitwise_or}
+_INT_OPS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "or": np.bitwise_or,
+}
 _NATIVE = ("float64", "float32", "float16", "bfloat16")
 _F32, _I64 = DType("float32"), DType("int64")
 
@@ -43,7 +49,13 @@ def merged(op: str, dtype: DType, old: Array, values: Array) -> Array:
 
 
 def atomic_lanes(
-    op: str, array: Array, index: tuple[Index, ...], value: Any, mask: Mask | None, shape: tuple[int, ...], access: Access
+    op: str,
+    array: Array,
+    index: tuple[Index, ...],
+    value: Any,
+    mask: Mask | None,
+    shape: tuple[int, ...],
+    access: Access,
 ) -> None:
     """Each lane updates one element, in lane order."""
     at, live = elements.flat(array, index, mask, shape, access)
@@ -58,9 +70,17 @@ def atomic_lanes(
 
 
 def atomic_previous(
-    op: str, array: Array, index: tuple[Index, ...], value: Any, mask: Mask | None, shape: tuple[int, ...], access: Access
+    op: str,
+    array: Array,
+    index: tuple[Index, ...],
+    value: Any,
+    mask: Mask | None,
+    shape: tuple[int, ...],
+    access: Access,
 ) -> Array:
-    """As `atomic_lanes`; the result is what each lane found. Lanes that take no part find the safe value."""
+    """As `atomic_lanes`; the result is what each lane found. Lanes that take no part find the safe
+    value.
+    """
     at, live = elements.flat(array, index, mask, shape, access)
     count = len(at[0]) if at else int(np.prod(shape))
     found = np.full(shape, access.safe, array.dtype)
@@ -76,7 +96,9 @@ def atomic_previous(
 def _in_order(op: str, dtype: DType, array: Array, at: tuple[Any, ...], values: Array) -> Array:
     """Update one element after the other; the result is what was there before each."""
     before = np.empty(len(values), array.dtype)
-    one: Callable[[Any, Any], Any] = lambda old, new: merged(op, dtype, np.asarray(old), np.asarray(new))[()]  # noqa: E731
+    one: Callable[[Any, Any], Any] = lambda old, new: merged(
+        op, dtype, np.asarray(old), np.asarray(new)
+    )[()]  # noqa: E731
     for lane in range(len(values)):
         place = tuple(int(i[lane]) for i in at)
         before[lane] = array[place]

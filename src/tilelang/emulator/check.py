@@ -1,8 +1,9 @@
 """The dynamic check: what a program does wrong with the inputs it was given.
 
-What enters: every access of a checked run, with its lanes. What leaves: findings, with an element, a block and a lane
-as example: reads of what nobody wrote, indices outside of global memory, two blocks or two iterations that touch one
-element with no order between them, division by zero, assumptions that do not hold.
+What enters: every access of a checked run, with its lanes. What leaves: findings, with an element,
+a block and a lane as example: reads of what nobody wrote, indices outside of global memory, two
+blocks or two iterations that touch one element with no order between them, division by zero,
+assumptions that do not hold.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Domain:
-    """The lanes of the current statements: their shape, their axes' names, and whether they are threads."""
+    """The lanes of the current statements: their shape, their axes' names, and whether they are
+    threads.
+    """
 
     shape: tuple[int, ...] = ()
     axes: tuple[str, ...] = ()
@@ -69,7 +72,7 @@ class Checker:
     _site_of: dict[Loc | None, int] = field(default_factory=dict["Loc | None", int])
     _blocks: dict[int, tuple[int, ...]] = field(default_factory=dict[int, "tuple[int, ...]"])
 
-    # -- life of buffers and lanes ---------------------------------------------------------------------------------
+    # -- life of buffers and lanes -----------------------------------------------------------------
 
     def adopt(self, shadows: dict[str, Shadow]) -> None:
         """Watch the arguments for races between blocks."""
@@ -117,9 +120,16 @@ class Checker:
         """What comes is after what was, for the threads of the block."""
         self.epoch += 1
 
-    # -- single elements -------------------------------------------------------------------------------------------
+    # -- single elements ---------------------------------------------------------------------------
 
-    def load(self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, atomic: bool) -> Any:
+    def load(
+        self,
+        shadow: Shadow,
+        index: tuple[Index, ...],
+        access: Access,
+        mask: Mask | None,
+        atomic: bool,
+    ) -> Any:
         """One element for each lane, or one for the block."""
         uniform = mask is None and not any(isinstance(i, np.ndarray) for i in index)
         self._bounds(shadow, index, access, mask, "read")
@@ -130,10 +140,18 @@ class Checker:
         return elements.gather(shadow.array, index, access, mask)
 
     def store(
-        self, shadow: Shadow, index: tuple[Index, ...], value: Any, access: Access, mask: Mask | None, atomic: bool
+        self,
+        shadow: Shadow,
+        index: tuple[Index, ...],
+        value: Any,
+        access: Access,
+        mask: Mask | None,
+        atomic: bool,
     ) -> None:
         """Each lane sets one element, or the block one."""
-        same = not isinstance(value, np.ndarray) and not any(isinstance(i, np.ndarray) for i in index)
+        same = not isinstance(value, np.ndarray) and not any(
+            isinstance(i, np.ndarray) for i in index
+        )
         shape = () if same and mask is None else self.domain.shape
         self._bounds(shadow, index, access, mask, "write")
         touch = self._touch(shadow, index, access, mask, shape)
@@ -143,13 +161,17 @@ class Checker:
         self._written(touch, values, atomic=atomic, lanes=not same)
         elements.scatter(shadow.array, index, value, mask, shape, access)
 
-    def atomic(self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None) -> None:
+    def atomic(
+        self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None
+    ) -> None:
         """Each lane updates one element; the update itself follows."""
         self._bounds(shadow, index, access, mask, "update")
         touch = self._touch(shadow, index, access, mask, self.domain.shape)
         self._updated(touch)
 
-    def by_threads(self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None) -> None:
+    def by_threads(
+        self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None
+    ) -> None:
         """Threads that store what they computed from the old value of one element."""
         t = self._touch(shadow, index, access, mask, self.domain.shape)
         places, counts = np.unique(t.cells[:: t.each], return_counts=True)
@@ -169,9 +191,17 @@ class Checker:
         )
 
     def reach(
-        self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, count: int, write: bool
+        self,
+        shadow: Shadow,
+        index: tuple[Index, ...],
+        access: Access,
+        mask: Mask | None,
+        count: int,
+        write: bool,
     ) -> None:
-        """A vector access of `count` neighbouring elements for each lane; the access itself follows or has been."""
+        """A vector access of `count` neighbouring elements for each lane; the access itself follows
+        or has been.
+        """
         uniform = mask is None and not any(isinstance(i, np.ndarray) for i in index)
         for k in range(count):
             at = (*index[:-1], index[-1] + k)
@@ -182,7 +212,9 @@ class Checker:
             else:
                 self._read(touch, lanes=not uniform)
 
-    def _bounds(self, s: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, verb: str) -> None:
+    def _bounds(
+        self, s: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, verb: str
+    ) -> None:
         for axis, (i, size) in enumerate(zip(index, s.array.shape, strict=False)):
             wrong = (np.asarray(i) < 0) | (np.asarray(i) >= size)
             if mask is not None:
@@ -209,7 +241,12 @@ class Checker:
             return
 
     def _touch(
-        self, s: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None, shape: tuple[int, ...]
+        self,
+        s: Shadow,
+        index: tuple[Index, ...],
+        access: Access,
+        mask: Mask | None,
+        shape: tuple[int, ...],
     ) -> Touch:
         single = s.array if len(index) == s.array.ndim else s.array[..., 0]
         at, live = elements.flat(single, index, mask, shape, access)
@@ -220,13 +257,18 @@ class Checker:
         return Touch(s, access, at, lanes, s.places(at))
 
     def _values(
-        self, t: Touch, value: Any, index: tuple[Index, ...], mask: Mask | None, shape: tuple[int, ...]
+        self,
+        t: Touch,
+        value: Any,
+        index: tuple[Index, ...],
+        mask: Mask | None,
+        shape: tuple[int, ...],
     ) -> Array:
         _, live = elements.flat(t.shadow.array, index, mask, shape, t.access)
         spread = elements.spread(value, live, shape)
         return np.broadcast_to(np.asarray(spread, t.shadow.array.dtype), (len(t.lanes),))
 
-    # -- what is looked for ----------------------------------------------------------------------------------------
+    # -- what is looked for ------------------------------------------------------------------------
 
     def _read(self, t: Touch, *, atomic: bool = False, lanes: bool = True) -> None:
         if not len(t.cells):
@@ -252,23 +294,36 @@ class Checker:
                 self._lane_race(t, wrong, writers, "one iteration stores what another reads")
             readers_of.add(t.cells, each, self.epoch)
 
-    def _written(self, t: Touch, values: Array | None, *, atomic: bool = False, lanes: bool = True) -> None:
+    def _written(
+        self, t: Touch, values: Array | None, *, atomic: bool = False, lanes: bool = True
+    ) -> None:
         if not len(t.cells):
             return
         t.shadow.cells.written[t.cells] = True
         if not t.access.on_chip:
             plain, updates, readers = t.shadow.cells.blocks()
-            kinds = ((plain, "two blocks store one element"), (readers, "one block stores what another reads"))
-            for owners, what in (*kinds, (updates, "one block stores what another updates atomically")):
+            kinds = (
+                (plain, "two blocks store one element"),
+                (readers, "one block stores what another reads"),
+            )
+            for owners, what in (
+                *kinds,
+                (updates, "one block stores what another updates atomically"),
+            ):
                 wrong = owners.others(t.cells, self.block)
                 if wrong.any() and not atomic:
-                    same = owners is plain and values is not None and self._unchanged(t, values, wrong)
+                    same = (
+                        owners is plain and values is not None and self._unchanged(t, values, wrong)
+                    )
                     self._block_race(t, wrong, owners, what, same=same)
             (updates if atomic else plain).add(t.cells, self.block, self._site(t.access.loc))
         if lanes and self._races_between_lanes(t):
             writers, readers_of = t.shadow.cells.lanes()
             each = np.repeat(t.lanes, t.each)
-            for ranges, what in ((writers, "two iterations store one element"), (readers_of, "one iteration stores what another reads")):
+            for ranges, what in (
+                (writers, "two iterations store one element"),
+                (readers_of, "one iteration stores what another reads"),
+            ):
                 wrong = ranges.others(t.cells, each, self.epoch)
                 if wrong.any() and not atomic:
                     self._lane_race(t, wrong, ranges, what)
@@ -285,11 +340,15 @@ class Checker:
             for owners, what in ((plain, "stores"), (readers, "reads")):
                 wrong = owners.others(t.cells, self.block)
                 if wrong.any():
-                    self._block_race(t, wrong, owners, f"one block {what} what another updates atomically")
+                    self._block_race(
+                        t, wrong, owners, f"one block {what} what another updates atomically"
+                    )
             updates.add(t.cells, self.block, self._site(t.access.loc))
 
     def _races_between_lanes(self, t: Touch) -> bool:
-        """Threads are held in order on chip by barriers that the compiler inserts; iterations are not ordered at all."""
+        """Threads are held in order on chip by barriers that the compiler inserts; iterations are
+        not ordered at all.
+        """
         return bool(self.domain.shape) and not (self.domain.threads and t.access.on_chip)
 
     def _unchanged(self, t: Touch, values: Array, wrong: Flags) -> bool:
@@ -322,7 +381,7 @@ class Checker:
             )
         )
 
-    # -- tiles -----------------------------------------------------------------------------------------------------
+    # -- tiles -------------------------------------------------------------------------------------
 
     def tile_read(self, tile: Tile, shadow: Shadow) -> None:
         """An operation of the block reads a region."""
@@ -340,7 +399,9 @@ class Checker:
         self._updated(self._region(tile, shadow))
 
     def tile_copy(self, src: tuple[Tile, Shadow], dst: tuple[Tile, Shadow]) -> None:
-        """A copy has run: on chip it carries along what was never written; into global memory that is a finding."""
+        """A copy has run: on chip it carries along what was never written; into global memory that
+        is a finding.
+        """
         (source, shadow), (target, into) = src, dst
         s, d = self._region(source, shadow), self._region(target, into)
         known = np.ones(source.extents, np.bool_)
@@ -349,7 +410,9 @@ class Checker:
                 self._read(s, lanes=False)
         else:
             known[...] = shadow.cells.written[s.cells].reshape(*source.extents, -1).all(axis=-1)
-        fitted = np.broadcast_to(matched(known, target.extents, target.access.loc, "T.copy"), target.extents)
+        fitted = np.broadcast_to(
+            matched(known, target.extents, target.access.loc, "T.copy"), target.extents
+        )
         arrived = fitted[overlap(target)[1]].ravel()
         if not target.access.on_chip and not arrived.all():
             self._undefined_copy(source, d, ~arrived)
@@ -378,13 +441,16 @@ class Checker:
         count = len(at[0]) if at else 1
         return Touch(shadow, tile.access, at, np.zeros(count, np.int32), cells)
 
-    # -- values ----------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def divisor(self, a: Any, b: Any, lowest: int, mask: Mask | None, loc: Loc | None) -> Any:
         """`b`, after a look at whether it divides: not by 0, nor the lowest value by -1."""
         for what, wrong in (
             ("division by zero", np.asarray(b == 0)),
-            ("the lowest value divided by -1", np.asarray(b == -1) & np.asarray(a == lowest) if lowest else np.False_),
+            (
+                "the lowest value divided by -1",
+                np.asarray(b == -1) & np.asarray(a == lowest) if lowest else np.False_,
+            ),
         ):
             flagged = wrong if mask is None else wrong & mask
             if np.any(flagged):
@@ -402,14 +468,18 @@ class Checker:
 
     def assume(self, holds: Any, mask: Mask | None, loc: Loc | None) -> None:
         """A fact that the author stated."""
-        wrong = ~np.asarray(holds, np.bool_) if mask is None else mask & ~np.asarray(holds, np.bool_)
+        wrong = (
+            ~np.asarray(holds, np.bool_) if mask is None else mask & ~np.asarray(holds, np.bool_)
+        )
         if wrong.any():
             lane = tuple(int(k) for k in np.argwhere(wrong)[0])
             self.findings.add(
-                warning("value", "an assumption does not hold", loc, got=f"false in {self._place(lane)}")
+                warning(
+                    "value", "an assumption does not hold", loc, got=f"false in {self._place(lane)}"
+                )
             )
 
-    # -- words -----------------------------------------------------------------------------------------------------
+    # -- words -------------------------------------------------------------------------------------
 
     def _site(self, loc: Loc | None) -> int:
         if loc not in self._site_of:
@@ -430,7 +500,11 @@ class Checker:
 
     def _uninitialised(self, t: Touch, missing: Flags) -> None:
         k, at, _ = t.example(missing)
-        lane = self._lane(t.lanes[k]) if len(self.domain.shape) and len(t.lanes) > 1 and t.lanes.any() else ""
+        lane = (
+            self._lane(t.lanes[k])
+            if len(self.domain.shape) and len(t.lanes) > 1 and t.lanes.any()
+            else ""
+        )
         name = t.access.buffer.name
         self.findings.add(
             warning(
@@ -445,7 +519,9 @@ class Checker:
             )
         )
 
-    def _block_race(self, t: Touch, wrong: Flags, owners: Owners, what: str, *, same: bool = False) -> None:
+    def _block_race(
+        self, t: Touch, wrong: Flags, owners: Owners, what: str, *, same: bool = False
+    ) -> None:
         _, at, cell = t.example(wrong)
         name = t.access.buffer.name
         other = int(owners.who[cell])
@@ -461,7 +537,9 @@ class Checker:
                 t.access.loc,
                 expected="each element stored by one block, and touched by no other",
                 got=f"{self._element(t, at)} touched by {first} and {_block_text(self._blocks[self.block])}",
-                related=((there, "the other access"),) if there is not None and there != t.access.loc else (),
+                related=((there, "the other access"),)
+                if there is not None and there != t.access.loc
+                else (),
                 help="index it by the block, or use atomic operations",
                 severity=Severity.NOTE if same else Severity.WARNING,
             )

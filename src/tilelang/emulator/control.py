@@ -1,7 +1,7 @@
 """The text of conditions, loops and exits, for lanes that agree and for lanes that do not.
 
-What enters: statements with bodies. What leaves: Python's own control flow where all lanes agree, and masks where
-they do not. Wherever there is a mask, at least one lane of it is active.
+What enters: statements with bodies. What leaves: Python's own control flow where all lanes agree,
+and masks where they do not. Wherever there is a mask, at least one lane of it is active.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Counted = For | Pipelined
 
 
 def block(u: Unit, body: Block, one: Callable[[Unit, Stmt], None]) -> None:
-    """Statements in order; `one` translates one. After some lanes have left, the rest is for the others."""
+    """Statements in order; `one` translates one. After some lanes have left, the rest is for the
+    others.
+    """
     for k, stmt in enumerate(body):
         one(u, stmt)
         if isinstance(stmt, (Break, Continue, ThreadReturn)):
@@ -71,7 +73,11 @@ def if_(u: Unit, stmt: If) -> None:
 
 def _frame(u: Unit, body: Block) -> Frame:
     """The frame of a loop, and the arrays for lanes that leave it one by one."""
-    returns = u.frames and u.frames[0].masked and any(isinstance(s, ThreadReturn) for s in statements(body))
+    returns = (
+        u.frames
+        and u.frames[0].masked
+        and any(isinstance(s, ThreadReturn) for s in statements(body))
+    )
     if not (returns or u.lanes.leaves_early(body)[0]):
         return Frame()
     frame = Frame(u.w.fresh("gone"), u.w.fresh("broke"))
@@ -101,7 +107,9 @@ def for_(u: Unit, stmt: Counted) -> None:
     start, stop = u.keep(u.expr(stmt.start)), u.keep(u.expr(stmt.stop))
     by = u.expr(step) if step is not None else None
     if by is not None and (by.constant is None or by.constant == 0):
-        raise error("value", "the step of a loop", stmt.loc, expected="a constant other than 0", got=by.code)
+        raise error(
+            "value", "the step of a loop", stmt.loc, expected="a constant other than 0", got=by.code
+        )
     stride = 1 if by is None or by.constant is None else by.constant
     frame = _frame(u, stmt.body)
     if start.uniform and stop.uniform:
@@ -117,7 +125,9 @@ def for_(u: Unit, stmt: Counted) -> None:
 
 
 def _uneven(u: Unit, stmt: Counted, bounds: tuple[Val, Val, int], frame: Frame) -> None:
-    """A counted loop whose bounds differ between lanes: rounds are counted, and each lane takes part in its own."""
+    """A counted loop whose bounds differ between lanes: rounds are counted, and each lane takes
+    part in its own.
+    """
     start, stop, stride = bounds
     trips, turn = u.w.fresh("trips"), u.w.fresh("turn")
     u.w.line(f"{trips} = rounds({start.code}, {stop.code}, {stride})")

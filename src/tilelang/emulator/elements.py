@@ -1,8 +1,8 @@
 """Single elements of buffers, read and written by one block or by many lanes at once.
 
-What enters: an array, an index for each axis (an int, or an array with one int for each lane that broadcasts to the
-shape of the lanes) and, where not all lanes take part, their mask. What leaves: values, changed arrays, or a `Fault`.
-A negative or too large index never reaches NumPy.
+What enters: an array, an index for each axis (an int, or an array with one int for each lane that
+broadcasts to the shape of the lanes) and, where not all lanes take part, their mask. What leaves:
+values, changed arrays, or a `Fault`. A negative or too large index never reaches NumPy.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def _inside(array: Array, index: tuple[Index, ...]) -> Mask | None:
     return inside
 
 
-def _check_chip(array: Array, index: tuple[Index, ...], inside: Mask, mask: Mask | None, access: Access) -> None:
+def _check_chip(
+    array: Array, index: tuple[Index, ...], inside: Mask, mask: Mask | None, access: Access
+) -> None:
     """Raise `Fault` for the first active lane that is outside of a buffer on chip."""
     wrong = ~inside if mask is None else mask & ~inside
     if not wrong.any():
@@ -64,7 +66,9 @@ def _check_chip(array: Array, index: tuple[Index, ...], inside: Mask, mask: Mask
             raise Fault(access, axis, value, size, lane)
 
 
-def gather(array: Array, index: tuple[Index, ...], access: Access, mask: Mask | None = None) -> Array:
+def gather(
+    array: Array, index: tuple[Index, ...], access: Access, mask: Mask | None = None
+) -> Array:
     """One element for each lane. Lanes that are masked out get some element and cause no fault."""
     inside = _inside(array, index)
     if inside is None:
@@ -79,9 +83,14 @@ def gather(array: Array, index: tuple[Index, ...], access: Access, mask: Mask | 
 
 
 def flat(
-    array: Array, index: tuple[Index, ...], mask: Mask | None, shape: tuple[int, ...], access: Access
+    array: Array,
+    index: tuple[Index, ...],
+    mask: Mask | None,
+    shape: tuple[int, ...],
+    access: Access,
 ) -> tuple[tuple[Any, ...], Mask | None]:
-    """The index of every lane that takes part, in lane order, and which lanes those are (None: all).
+    """The index of every lane that takes part, in lane order, and which lanes those are (None:
+    all).
 
     Lanes outside of global memory do not take part; on chip they are a fault.
     """
@@ -105,7 +114,12 @@ def spread(value: Any, live: Mask | None, shape: tuple[int, ...]) -> Any:
 
 
 def scatter(
-    array: Array, index: tuple[Index, ...], value: Any, mask: Mask | None, shape: tuple[int, ...], access: Access
+    array: Array,
+    index: tuple[Index, ...],
+    value: Any,
+    mask: Mask | None,
+    shape: tuple[int, ...],
+    access: Access,
 ) -> None:
     """Each lane sets one element. Of several lanes that set one element, the last wins."""
     at, live = flat(array, index, mask, shape, access)
@@ -113,9 +127,15 @@ def scatter(
 
 
 def exclusive(
-    array: Array, index: tuple[Index, ...], mask: Mask | None, shape: tuple[int, ...], access: Access
+    array: Array,
+    index: tuple[Index, ...],
+    mask: Mask | None,
+    shape: tuple[int, ...],
+    access: Access,
 ) -> None:
-    """Refuse lanes that update one element together: iterations have no order, so the sum would depend on it."""
+    """Refuse lanes that update one element together: iterations have no order, so the sum would
+    depend on it.
+    """
     at, _ = flat(array, index, mask, shape, access)
     places = np.ravel_multi_index(at, array.shape) if array.ndim else np.zeros(1, np.int64)
     found, counts = np.unique(places, return_counts=True)
@@ -134,5 +154,7 @@ def exclusive(
 
 
 def axis(extent: int, following: int, dtype: np.dtype[Any]) -> Array:
-    """The values of a lane axis: 0, 1, ... below `extent`, ready to broadcast over the axes that follow."""
+    """The values of a lane axis: 0, 1, ... below `extent`, ready to broadcast over the axes that
+    follow.
+    """
     return np.arange(extent, dtype=dtype).reshape((extent,) + (1,) * following)

@@ -1,8 +1,9 @@
 """Which values differ between lanes: a fixpoint over the statements of a domain.
 
-What enters: statements, the names that differ from lane to lane to begin with (thread indices, or the variables of a
-T.Parallel), and the buffers of which every lane may have its own. What leaves: the names and buffers that a
-lane-dependent value reaches, and the loops that some lanes leave before others.
+What enters: statements, the names that differ from lane to lane to begin with (thread indices, or
+the variables of a T.Parallel), and the buffers of which every lane may have its own. What leaves:
+the names and buffers that a lane-dependent value reaches, and the loops that some lanes leave
+before others.
 """
 
 from __future__ import annotations
@@ -93,7 +94,11 @@ class Lanes:
     """The result for one domain; `private` says of which buffers every lane may have its own."""
 
     def __init__(
-        self, body: Block, seeds: Iterable[str], private: Callable[[Buffer], bool], roots: dict[str, str]
+        self,
+        body: Block,
+        seeds: Iterable[str],
+        private: Callable[[Buffer], bool],
+        roots: dict[str, str],
     ) -> None:
         self.names: set[str] = set(seeds)
         self.buffers: set[str] = set()
@@ -126,7 +131,8 @@ class Lanes:
         return False
 
     def leaves_early(self, body: Block, apart: bool = False) -> tuple[bool, bool]:
-        """Whether some lanes may leave a round of the loop with this body (or return) while others go on.
+        """Whether some lanes may leave a round of the loop with this body (or return) while others
+        go on.
 
         The first answer is about break, continue and return; the second only about return.
         """
@@ -143,7 +149,9 @@ class Lanes:
                         a, b = self.leaves_early(inner, split)
                         own, returns = own or a, returns or b
                 case For() | Pipelined() | While():
-                    returns = returns or self.leaves_early(stmt.body, apart or self.divides(stmt))[1]
+                    returns = (
+                        returns or self.leaves_early(stmt.body, apart or self.divides(stmt))[1]
+                    )
                 case _:
                     pass
         return own or returns, returns
@@ -200,7 +208,8 @@ class Lanes:
 
 
 def exposed(body: Block, name: str, *, scalar: bool) -> Node | None:
-    """A load that may see what the buffer `name` held before an iteration with this body; None if there is none.
+    """A load that may see what the buffer `name` held before an iteration with this body; None if
+    there is none.
 
     Of a `scalar` every path to the load must store it first; of an array any earlier store counts.
     """
@@ -213,7 +222,11 @@ def exposed(body: Block, name: str, *, scalar: bool) -> Node | None:
 
     def one(stmt: Stmt, known: bool) -> bool:
         if not known:
-            found.extend(n for n in own_nodes(stmt) if isinstance(n, (Load, LoadVector, Region)) and _reads(stmt, n, name))
+            found.extend(
+                n
+                for n in own_nodes(stmt)
+                if isinstance(n, (Load, LoadVector, Region)) and _reads(stmt, n, name)
+            )
         if isinstance(stmt, Alloc) and stmt.buffer.name == name:
             return True
         if any(b.name == name for b in written(stmt)):

@@ -1,7 +1,8 @@
 """Running translated programs: blocks of a launch, faults, prints, device assertions.
 
-What enters: the functions that a translation defined, and the grid. What leaves: changed arrays, what the program
-printed, and errors that name the block and the lane. Blocks of a program without waits run one after the other.
+What enters: the functions that a translation defined, and the grid. What leaves: changed arrays,
+what the program printed, and errors that name the block and the lane. Blocks of a program without
+waits run one after the other.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class Machine:
             raise InternalError("a checked program runs without its check")
         return self.check
 
-    def arguments(self, arrays: dict[str, Array | None], units: dict[str, int], outputs: list[str]) -> dict[str, Shadow]:
+    def arguments(
+        self, arrays: dict[str, Array | None], units: dict[str, int], outputs: list[str]
+    ) -> dict[str, Shadow]:
         """Shadows of the arguments that are not None; nobody has written the outputs."""
         given = {n: a for n, a in arrays.items() if a is not None}
         shadows = shadow.arguments(given, units, set(outputs))
@@ -109,11 +112,15 @@ class Machine:
         if self.observer is not None:
             self.observer.after(stmt, self.block, buffers)
 
-    # -- statements that talk to the outside -----------------------------------------------------------------------
+    # -- statements that talk to the outside -------------------------------------------------------
 
-    def require(self, holds: Any, mask: Mask | None, message: str, loc: Loc | None, axes: tuple[str, ...]) -> None:
+    def require(
+        self, holds: Any, mask: Mask | None, message: str, loc: Loc | None, axes: tuple[str, ...]
+    ) -> None:
         """A device assertion, for the active lanes."""
-        wrong = ~np.asarray(holds, np.bool_) if mask is None else mask & ~np.asarray(holds, np.bool_)
+        wrong = (
+            ~np.asarray(holds, np.bool_) if mask is None else mask & ~np.asarray(holds, np.bool_)
+        )
         if not wrong.any():
             return
         lane = tuple(int(k) for k in np.argwhere(wrong)[0])
@@ -125,10 +132,14 @@ class Machine:
             got=self.where(lane, axes),
         )
 
-    def print_value(self, value: Any, mask: Mask | None, message: str, shape: tuple[int, ...], dtype: str) -> None:
+    def print_value(
+        self, value: Any, mask: Mask | None, message: str, shape: tuple[int, ...], dtype: str
+    ) -> None:
         """Print a scalar once for each active lane."""
         values = np.broadcast_to(value, shape) if shape else np.asarray(value)
-        active = np.ones(values.shape, np.bool_) if mask is None else np.broadcast_to(mask, values.shape)
+        active = (
+            np.ones(values.shape, np.bool_) if mask is None else np.broadcast_to(mask, values.shape)
+        )
         for lane in np.argwhere(active):
             place = tuple(int(k) for k in lane)
             self.show(f"{self._head(message, place)}: dtype={dtype} value={values[place]}")
@@ -137,7 +148,9 @@ class Machine:
         """Print every element of a buffer."""
         for flat, place in enumerate(np.ndindex(array.shape)):
             head = self._head(message, ())
-            self.show(f"{head}: buffer={buffer.name}, index={flat}, dtype={buffer.dtype} value={array[place]}")
+            self.show(
+                f"{head}: buffer={buffer.name}, index={flat}, dtype={buffer.dtype} value={array[place]}"
+            )
 
     def print_message(self, message: str) -> None:
         """Print a message alone."""
@@ -162,5 +175,3 @@ class Machine:
             got=f"{here} threads in {self.where()}",
             help="move the barrier out of the condition",
         )
-
-

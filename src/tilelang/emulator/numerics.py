@@ -1,8 +1,9 @@
-"""The meaning of operators and pure functions on values: the function table, and what the generated text calls.
+"""The meaning of operators and pure functions on values: the function table, and what the generated
+text calls.
 
-What enters: NumPy values of one element type. What leaves: results of the same type, rounded once. Functions compute
-in float32, in float64 for float64 operands; those that NumPy has no float32 form of, and those whose exact result is
-asked for, compute wider. No operation traps.
+What enters: NumPy values of one element type. What leaves: results of the same type, rounded once.
+Functions compute in float32, in float64 for float64 operands; those that NumPy has no float32 form
+of, and those whose exact result is asked for, compute wider. No operation traps.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Function = Callable[..., Any]
 
 F32, F64 = DType("float32"), DType("float64")
 
-# Python ints of the block ------------------------------------------------------------------------------------------
+# Python ints of the block -------------------------------------------------------------------------
 
 
 def int_floordiv(a: int, b: int) -> int:
@@ -58,7 +59,7 @@ def int_shr(a: int, b: int, bits: int) -> int:
     return a >> b if 0 <= b < bits else -(a < 0)
 
 
-# Arrays ------------------------------------------------------------------------------------------------------------
+# Arrays -------------------------------------------------------------------------------------------
 
 
 def truncdiv(a: Any, b: Any) -> Array:
@@ -103,11 +104,13 @@ TEXT_NAMES: dict[str, Any] = {
 """What the generated text may call by name, beside memory and tile operations."""
 
 
-# The function table ------------------------------------------------------------------------------------------------
+# The function table -------------------------------------------------------------------------------
 
 
 def function(name: str, dtype: DType, params: tuple[Any, ...] = ()) -> Function:
-    """The implementation of `Call(name)` on operands of `dtype`: arrays or NumPy scalars in, the same out."""
+    """The implementation of `Call(name)` on operands of `dtype`: arrays or NumPy scalars in, the
+    same out.
+    """
     row = FUNCTIONS[name]
     if name.startswith("ieee_"):
         return _ieee(name.removeprefix("ieee_"), dtype, params[0] if params else "rn")
@@ -152,7 +155,9 @@ def _integers(fn: Function, dtype: DType, gives: Gives) -> Function:
     """A function of integers; `fn` gets int64 or uint64 values and the number of bits."""
     wide = np.uint64 if dtype.is_uint or dtype.is_bool else np.int64
     target = np.int32 if gives is Gives.INT32 else dtype.numpy
-    return lambda *xs: np.asarray(fn(*(np.asarray(x).astype(wide) for x in xs), bits=dtype.bits)).astype(target)
+    return lambda *xs: np.asarray(
+        fn(*(np.asarray(x).astype(wide) for x in xs), bits=dtype.bits)
+    ).astype(target)
 
 
 # Floats
@@ -160,7 +165,9 @@ def _integers(fn: Function, dtype: DType, gives: Gives) -> Function:
 
 def _via64(fn: Function) -> Function:
     """Compute in float64: NumPy's float32 form is missing or loose."""
-    return lambda *xs: np.asarray(fn(*(np.asarray(x).astype(np.float64) for x in xs))).astype(np.asarray(xs[0]).dtype)
+    return lambda *xs: np.asarray(fn(*(np.asarray(x).astype(np.float64) for x in xs))).astype(
+        np.asarray(xs[0]).dtype
+    )
 
 
 _erf64 = np.frompyfunc(math.erf, 1, 1)
@@ -176,7 +183,9 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
 
 
 def _ldexp(x: Any, y: Any) -> Any:
-    return np.ldexp(x, np.clip(np.nan_to_num(np.asarray(y, np.float64)), -5000, 5000).astype(np.int32))
+    return np.ldexp(
+        x, np.clip(np.nan_to_num(np.asarray(y, np.float64)), -5000, 5000).astype(np.int32)
+    )
 
 
 _FLOAT: dict[str, Function] = {
@@ -253,7 +262,9 @@ def _ffs(x: Array, bits: int) -> Array:
 
 
 def _fns(x: Array, base: Array, offset: Array, bits: int) -> Array:
-    """The position of the set bit that is `offset`-th from `base`, upwards or downwards; -1 if there is none."""
+    """The position of the set bit that is `offset`-th from `base`, upwards or downwards; -1 if
+    there is none.
+    """
 
     def one(word: int, start: int, nth: int) -> int:
         word &= (1 << bits) - 1
@@ -273,7 +284,9 @@ def _fns(x: Array, base: Array, offset: Array, bits: int) -> Array:
     shape = np.broadcast_shapes(x.shape, base.shape, signed.shape)
     found = [
         one(int(a), int(b), int(c))
-        for a, b, c in zip(*(np.broadcast_to(v, shape).ravel() for v in (x, base, signed)), strict=True)
+        for a, b, c in zip(
+            *(np.broadcast_to(v, shape).ravel() for v in (x, base, signed)), strict=True
+        )
     ]
     return np.array(found, np.uint64).reshape(shape)
 
@@ -295,11 +308,13 @@ _INT: dict[str, Function] = {
     "iclamp": _iclamp,
 }
 
-# Exactly rounded operations ----------------------------------------------------------------------------------------
+# Exactly rounded operations -----------------------------------------------------------------------
 
 
 def _odd_sum(x: Array, y: Array) -> Array:
-    """x + y in float64, rounded to odd: inexact results have an odd last bit, so that rounding again is harmless."""
+    """x + y in float64, rounded to odd: inexact results have an odd last bit, so that rounding
+    again is harmless.
+    """
     total = x + y
     back = total - x
     lost = (x - (total - back)) + (y - back)
@@ -307,7 +322,9 @@ def _odd_sum(x: Array, y: Array) -> Array:
 
 
 def _to_odd(near: Array, lost: Array) -> Array:
-    """`near` moved by at most one step towards `near + lost`, so that its last bit is odd unless `lost` is 0."""
+    """`near` moved by at most one step towards `near + lost`, so that its last bit is odd unless
+    `lost` is 0.
+    """
     bits = np.asarray(near, np.float64).view(np.int64)
     even = (bits & 1) == 0
     away = (lost > 0) == (near > 0)
@@ -353,12 +370,15 @@ def _ieee(op: str, dtype: DType, mode: str) -> Function:
         return _ieee64(op, _MODES[mode])
     enter, leave = _in(dtype, F64), converter(F64, dtype, _MODES[mode])
     fn = _IEEE32[op]
-    return lambda *xs: leave(np.asarray(fn(*(np.asarray(enter(x), np.float64) for x in xs)), np.float64))
+    return lambda *xs: leave(
+        np.asarray(fn(*(np.asarray(enter(x), np.float64) for x in xs)), np.float64)
+    )
 
 
 def _odd_div(x: Array, y: Array) -> Array:
     q = x / y
-    # q * y is exact after splitting: both have at most 53 bits, so the remainder comes from an exact fma.
+    # q * y is exact after splitting: both have at most 53 bits, so the remainder comes from an
+    # exact fma.
     rest = _fma64(-q, y, x)
     return _to_odd(q, np.where(y < 0, -rest, rest))
 
@@ -385,7 +405,11 @@ _IEEE32: dict[str, Function] = {
 
 
 def _ieee64(op: str, mode: str) -> Function:
-    each = np.frompyfunc(lambda *xs: _directed(op, mode, *xs), {"fma": 3, "rcp": 1, "sqrt": 1, "rsqrt": 1}.get(op, 2), 1)
+    each = np.frompyfunc(
+        lambda *xs: _directed(op, mode, *xs),
+        {"fma": 3, "rcp": 1, "sqrt": 1, "rsqrt": 1}.get(op, 2),
+        1,
+    )
     return lambda *xs: np.asarray(each(*xs), np.float64)
 
 

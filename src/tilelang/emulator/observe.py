@@ -1,7 +1,7 @@
 """Looking at buffers while a program runs.
 
-What enters: a choice of statements and blocks. What leaves: the contents of buffers, on-chip ones too, right after
-those statements. A program that nobody observes has no trace of this in its text.
+What enters: a choice of statements and blocks. What leaves: the contents of buffers, on-chip ones
+too, right after those statements. A program that nobody observes has no trace of this in its text.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ class Observer(Protocol):
         ...
 
     def after(self, stmt: Stmt, block: tuple[int, ...], buffers: Mapping[str, Array]) -> None:
-        """`stmt` has run in `block` (x first). `buffers` are all that are in scope, by the author's names.
+        """`stmt` has run in `block` (x first). `buffers` are all that are in scope, by the author's
+        names.
 
-        The arrays are the program's own: copy what is kept. A buffer of which every lane (a thread, or an iteration
-        of T.Parallel) has its own has the axes of the lanes in front.
+        The arrays are the program's own: copy what is kept. A buffer of which every lane (a thread,
+        or an iteration of T.Parallel) has its own has the axes of the lanes in front.
         """
         ...
 
 
 @dataclass
 class Capture:
-    """An observer that keeps copies: what the buffers held after `wanted` statements of one block, in order."""
+    """An observer that keeps copies: what the buffers held after `wanted` statements of one block,
+    in order.
+    """
 
     wanted: Callable[[Stmt], bool]
     block: tuple[int, ...] = (0,)
@@ -70,10 +73,13 @@ def _visible(u: Unit) -> Iterable[str]:
 
 def _array(u: Unit, name: str) -> str:
     s = u.stores[name]
-    return f"one({s.name}, {u.constant('dtype', s.buffer.dtype.numpy, s.buffer.dtype.numpy)})" if s.scalar else s.name
+    return (
+        f"one({s.name}, {u.constant('dtype', s.buffer.dtype.numpy, s.buffer.dtype.numpy)})"
+        if s.scalar
+        else s.name
+    )
 
 
 def one(value: Any, dtype: np.dtype[Any]) -> Array:
     """A variable of the block as an array of one element."""
     return np.array([value], dtype)
-

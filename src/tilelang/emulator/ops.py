@@ -1,7 +1,8 @@
 """The meaning of the operations on tiles: one function for each node class, and the table of them.
 
-What enters: the node (for its compile-time settings), and its operands in the order of its fields, regions as `Tile`s
-and scalars as values of the block. What leaves: changed arrays. Adding an operation is adding one function and its row.
+What enters: the node (for its compile-time settings), and its operands in the order of its fields,
+regions as `Tile`s and scalars as values of the block. What leaves: changed arrays. Adding an
+operation is adding one function and its row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The text of T.Parallel: all iterations at once, as lanes of arrays.
 
-What enters: a nest of parallel loops. What leaves: its body, translated for the domain of its iterations. A variable
-or local array from outside that iterations set to values of their own becomes one per iteration inside, and is
-undefined afterwards; one that iterations update from its old value is refused.
+What enters: a nest of parallel loops. What leaves: its body, translated for the domain of its
+iterations. A variable or local array from outside that iterations set to values of their own
+becomes one per iteration inside, and is undefined afterwards; one that iterations update from its
+old value is refused.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ def _loops(stmt: Parallel) -> Block:
 def _nest(u: Unit, stmt: Parallel, extents: list[Val]) -> None:
     outer = u.domain, u.lanes, u.frames
     wide = [(v, e) for v, e in zip(stmt.vars, extents, strict=True) if e.constant != 1]
-    u.w.line(f"# for {', '.join(v.name for v in stmt.vars)} in parallel({', '.join(e.code for e in extents)})")
+    u.w.line(
+        f"# for {', '.join(v.name for v in stmt.vars)} in parallel({', '.join(e.code for e in extents)})"
+    )
     u.domain = Domain(tuple(v.name for v, _ in wide), tuple(e for _, e in wide))
     for var, extent in zip(stmt.vars, extents, strict=True):
         if extent.constant == 1:
@@ -104,7 +107,9 @@ def _nest(u: Unit, stmt: Parallel, extents: list[Val]) -> None:
     u.lanes = Lanes(
         stmt.body,
         u.domain.names,
-        lambda b: (u.roots.get(b.name, b.name) in inside and memory(u, b) in PRIVATE) or b.name in own,
+        lambda b: (
+            (u.roots.get(b.name, b.name) in inside and memory(u, b) in PRIVATE) or b.name in own
+        ),
         u.roots,
     )
     shadowed = _privatise(u, stmt.body, own)
@@ -162,7 +167,10 @@ def _outer_private(u: Unit, body: Block) -> dict[str, Buffer]:
     inside = {s.buffer.name for s in statements(body) if isinstance(s, Alloc)}
     for stmt in statements(body):
         for buffer in written(stmt):
-            if u.roots.get(buffer.name, buffer.name) in inside or memory(u, buffer) not in _THREAD_OWN:
+            if (
+                u.roots.get(buffer.name, buffer.name) in inside
+                or memory(u, buffer) not in _THREAD_OWN
+            ):
                 continue
             if not (isinstance(stmt, Store) and _covers(u, stmt)):
                 found[buffer.name] = buffer
@@ -175,7 +183,9 @@ def _covers(u: Unit, stmt: Store) -> bool:
 
 
 def _privatise(u: Unit, body: Block, own: dict[str, Buffer]) -> list[Storage]:
-    """Give each iteration its own instance of the buffers that lane-dependent values reach; the old ones come back."""
+    """Give each iteration its own instance of the buffers that lane-dependent values reach; the old
+    ones come back.
+    """
     shadowed: list[Storage] = []
     for name, buffer in own.items():
         scalar = memory(u, buffer) is Memory.VAR

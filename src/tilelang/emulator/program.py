@@ -1,8 +1,8 @@
 """A translated program, and how it is run.
 
-What enters: a `Function` of the tile stage, and arguments: NumPy arrays in the storage of each parameter's type
-(sub-byte types one element to a slot), numbers, and dynamic sizes, all by name. What leaves: the arrays, changed in
-place, and what the dynamic check found.
+What enters: a `Function` of the tile stage, and arguments: NumPy arrays in the storage of each
+parameter's type (sub-byte types one element to a slot), numbers, and dynamic sizes, all by name.
+What leaves: the arrays, changed in place, and what the dynamic check found.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ Argument = Array | int | float | bool | None
 
 @dataclass(frozen=True)
 class Program:
-    """A function as Python. `source` is its text; `locs` has the author's location of each line of it."""
+    """A function as Python. `source` is its text; `locs` has the author's location of each line of
+    it.
+    """
 
     function: Function
     source: str
@@ -36,11 +38,15 @@ class Program:
     tf32: bool = False
     checked: bool = False
 
-    def run(self, args: Mapping[str, Argument], *, observer: Observer | None = None) -> list[Diagnostic]:
-        """Run every launch of the program, and give what the dynamic check found if it was translated `checked`.
+    def run(
+        self, args: Mapping[str, Argument], *, observer: Observer | None = None
+    ) -> list[Diagnostic]:
+        """Run every launch of the program, and give what the dynamic check found if it was
+        translated `checked`.
 
-        `observer` sees the buffers after the statements it wants; the program is translated anew for it. Raises
-        TileError for a fault on chip, a failed device assertion, and an argument that is missing.
+        `observer` sees the buffers after the statements it wants; the program is translated anew
+        for it. Raises TileError for a fault on chip, a failed device assertion, and an argument
+        that is missing.
         """
         call = self.call
         if observer is not None:
@@ -65,12 +71,19 @@ class Program:
         values: list[Any] = []
         for p in fn.params:
             if p.name not in args:
-                raise error("argument", f"no argument for {p.name} of {fn.name}", fn.loc, expected=p.name)
+                raise error(
+                    "argument", f"no argument for {p.name} of {fn.name}", fn.loc, expected=p.name
+                )
             given = args[p.name]
             values.append(_scalar(given, p.var) if p.var is not None else given)
         for var in fn.dynamic:
             if var.name not in args:
-                raise error("argument", f"no value for the size {var.name} of {fn.name}", fn.loc, expected=var.name)
+                raise error(
+                    "argument",
+                    f"no value for the size {var.name} of {fn.name}",
+                    fn.loc,
+                    expected=var.name,
+                )
             values.append(_scalar(args[var.name], var))
         return values
 
@@ -89,8 +102,9 @@ def _scalar(given: Any, var: Var) -> Any:
 def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Program:
     """Translate a function once; the result can be run any number of times.
 
-    `tf32` says that a product of float32 operands ignores the low 13 bits of each, as tensor cores do. With `checked`
-    a run also looks for uninitialised reads, accesses out of bounds, conflicting stores and races.
+    `tf32` says that a product of float32 operands ignores the low 13 bits of each, as tensor cores
+    do. With `checked` a run also looks for uninitialised reads, accesses out of bounds, conflicting
+    stores and races.
     """
     return _translated(fn, tf32, checked, None)
 

@@ -1,8 +1,8 @@
 """The meaning of reductions and scans.
 
-What enters: source and destination regions. What leaves: the destination, combined in its own element type: floats of
-16 bits and fewer are combined in float32 and rounded once, integers wrap. Max and min drop NaN unless told otherwise;
-an empty reduction gives the identity.
+What enters: source and destination regions. What leaves: the destination, combined in its own
+element type: floats of 16 bits and fewer are combined in float32 and rounded once, integers wrap.
+Max and min drop NaN unless told otherwise; an empty reduction gives the identity.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def identity(op: ReduceOp, dtype: DType) -> Any:
         case ReduceOp.MIN:
             return inner.numpy.type(np.inf if dtype.is_float else dtype.max)
         case ReduceOp.BITAND:
-            return inner.numpy.type(1 if dtype.is_bool else inner.max if dtype.is_uint and not dtype.is_subbyte else -1)
+            return inner.numpy.type(
+                1 if dtype.is_bool else inner.max if dtype.is_uint and not dtype.is_subbyte else -1
+            )
         case _:
             return inner.numpy.type(0)
 
@@ -65,15 +67,24 @@ def identity(op: ReduceOp, dtype: DType) -> Any:
 def reduce(node: Reduce, src: Tile, dst: Tile) -> None:
     """`src` combined along one axis, and with the old `dst` unless `clear`."""
     dtype = dst.access.dtype
-    if node.op in (ReduceOp.BITAND, ReduceOp.BITOR, ReduceOp.BITXOR) and (dtype.is_float or src.access.dtype.is_float):
-        raise error("dtype", f"a bitwise reduction of {src.access.dtype}", node.loc, expected="integers or bool")
+    if node.op in (ReduceOp.BITAND, ReduceOp.BITOR, ReduceOp.BITXOR) and (
+        dtype.is_float or src.access.dtype.is_float
+    ):
+        raise error(
+            "dtype",
+            f"a bitwise reduction of {src.access.dtype}",
+            node.loc,
+            expected="integers or bool",
+        )
     inner = inner_type(dtype)
     source = storage.read(src)
     combine = fold(node.op, nan_propagate=node.nan_propagate)
     values = _entered(source, src.access.dtype, dtype, inner)
     if node.op in (ReduceOp.ABSSUM, ReduceOp.ABSMAX):
         values = np.abs(values)
-    result = combine.reduce(values, axis=node.dim, dtype=inner.numpy, initial=identity(node.op, dtype), keepdims=True)
+    result = combine.reduce(
+        values, axis=node.dim, dtype=inner.numpy, initial=identity(node.op, dtype), keepdims=True
+    )
     result = _fitted(result, dst.extents, node)
     if not node.clear:
         result = combine(result, converter(dtype, inner)(storage.read(dst)))
@@ -88,7 +99,9 @@ def _entered(x: Array, src: DType, dtype: DType, inner: DType) -> Array:
 
 
 def _fitted(x: Array, shape: tuple[int, ...], node: Reduce) -> Array:
-    """A result that kept its reduced axis, in the shape of the destination, with or without that axis."""
+    """A result that kept its reduced axis, in the shape of the destination, with or without that
+    axis.
+    """
     dim = node.dim % x.ndim
     dropped = x.shape[:dim] + x.shape[dim + 1 :]
     if shape in (x.shape, dropped):

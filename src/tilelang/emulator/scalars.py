@@ -1,7 +1,8 @@
 """The text of scalar expressions.
 
-What enters: expressions of the IR. What leaves: `Val`s. An expression whose parts must not all be evaluated (a lazy
-select) becomes statements before the one that uses it; everything else is one line of Python.
+What enters: expressions of the IR. What leaves: `Val`s. An expression whose parts must not all be
+evaluated (a lazy select) becomes statements before the one that uses it; everything else is one
+line of Python.
 """
 
 from __future__ import annotations
@@ -17,7 +18,19 @@ from tilelang.emulator.lanes import nodes_of
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Val, full_range, integer, value
 from tilelang.errors import error
-from tilelang.ir.expr import BOOL, Binary, Bitcast, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tilelang.ir.expr import (
+    BOOL,
+    Binary,
+    Bitcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+)
 
 
 def emit(u: Unit, e: Expr) -> Val:
@@ -88,12 +101,18 @@ def _cast(u: Unit, e: Cast) -> Val:
     a = u.expr(e.a)
     if e.rounding == "rs":
         if e.rbits is None:
-            raise error("value", "stochastic rounding needs random bits", e.loc or u.w.loc, expected="rbits")
+            raise error(
+                "value", "stochastic rounding needs random bits", e.loc or u.w.loc, expected="rbits"
+            )
         bits = u.expr(e.rbits)
         src, dst = (u.constant("dtype", d, d) for d in (a.dtype, e.type))
         like = Val("", e.type, a.axes | bits.axes)
         fn = u.constant("cast_values", cast_values, "cast")
-        shaped = f"{as_numpy(u, a)}" if a.axes >= bits.axes else f"broadcast_to({as_numpy(u, a)}, {bits.text}.shape)"
+        shaped = (
+            f"{as_numpy(u, a)}"
+            if a.axes >= bits.axes
+            else f"broadcast_to({as_numpy(u, a)}, {bits.text}.shape)"
+        )
         code = f"{fn}({shaped}, {src}, {dst}, 'rs', {e.saturate}, {as_numpy(u, bits)})"
         return from_numpy(code, e.type, like)
     return convert(u, a, e.type, e.rounding, e.saturate)
@@ -108,13 +127,17 @@ def convert(u: Unit, a: Val, dst: DType, rounding: str = "rn", saturate: bool = 
         known = _convert_int(u, a, dst) if not src.is_float else None
         if known is not None:
             return known
-    name = u.constant("cast", converter(src, dst, rounding, saturate), (src, dst, rounding, saturate))
+    name = u.constant(
+        "cast", converter(src, dst, rounding, saturate), (src, dst, rounding, saturate)
+    )
     out = from_numpy(f"{name}({as_numpy(u, a)})", dst, a)
     low, high = (a.low, a.high) if src.is_integer else full_range(dst)
     least, most = full_range(dst)
     fits = dst.is_integer and src.is_integer and least <= low and high <= most
     alias = a.alias and src.numpy == dst.numpy
-    return Val(out.code, dst, out.axes, low if fits else least, high if fits else most, alias, atom=True)
+    return Val(
+        out.code, dst, out.axes, low if fits else least, high if fits else most, alias, atom=True
+    )
 
 
 def _convert_int(u: Unit, a: Val, dst: DType) -> Val | None:
@@ -164,14 +187,18 @@ def choose(u: Unit, cond: Val, t: Val, f: Val) -> Val:
     axes = cond.axes | t.axes | f.axes
     low, high = min(t.low, f.low), max(t.high, f.high)
     if cond.uniform:
-        return Val(f"{t.text} if {cond.text} else {f.text}", t.dtype, axes, low, high, t.alias or f.alias)
+        return Val(
+            f"{t.text} if {cond.text} else {f.text}", t.dtype, axes, low, high, t.alias or f.alias
+        )
     held = f"({cond.code})[..., None]" if t.dtype.is_vector else cond.code
     code = f"where({held}, {as_numpy(u, t)}, {as_numpy(u, f)})"
     return Val(code, t.dtype, axes, low, high, atom=True)
 
 
 def _lazy_select(u: Unit, e: Select, cond: Val) -> Val:
-    """A select one of whose arms reads memory: only the arm taken is evaluated, by the lanes that take it."""
+    """A select one of whose arms reads memory: only the arm taken is evaluated, by the lanes that
+    take it.
+    """
     cond = u.bind(cond)
     if cond.uniform:
         name = u.w.fresh("t")
@@ -201,7 +228,9 @@ def _zero(u: Unit, dtype: DType) -> str:
 
 
 def _arm(u: Unit, e: Expr, name: str, mask: Val | None) -> Val:
-    """One arm, for the lanes of `mask`; bound to `name` if there is one. What it computes is not known outside."""
+    """One arm, for the lanes of `mask`; bound to `name` if there is one. What it computes is not
+    known outside.
+    """
     before = dict(u.memo), dict(u.affines)
     with u.under(mask):
         v = u.expr(e)

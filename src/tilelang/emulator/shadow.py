@@ -1,7 +1,8 @@
 """Shadow memory: what is known of every element while a checked program runs.
 
-What enters: arrays, and views of them. What leaves: for each access the *cells* it touches. A cell is as large as the
-smallest element of any array on the same storage, so that views of other types share them.
+What enters: arrays, and views of them. What leaves: for each access the *cells* it touches. A cell
+is as large as the smallest element of any array on the same storage, so that views of other types
+share them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ NOBODY, SEVERAL = -1, -2
 
 
 class Cells:
-    """The cells of one piece of storage: whether each was written, and which blocks and lanes touched it last."""
+    """The cells of one piece of storage: whether each was written, and which blocks and lanes
+    touched it last.
+    """
 
     def __init__(self, base: int, size: int, unit: int, *, written: bool) -> None:
         self.base = base
@@ -43,7 +46,11 @@ class Cells:
     def blocks(self) -> tuple[Owners, Owners, Owners]:
         """Which blocks stored, updated atomically, and read."""
         if self.plain is None or self.atomic is None or self.readers is None:
-            self.plain, self.atomic, self.readers = Owners(self.count), Owners(self.count), Owners(self.count)
+            self.plain, self.atomic, self.readers = (
+                Owners(self.count),
+                Owners(self.count),
+                Owners(self.count),
+            )
         return self.plain, self.atomic, self.readers
 
     def lanes(self) -> tuple[LaneRange, LaneRange]:
@@ -81,7 +88,9 @@ class LaneRange:
 
     def others(self, cells: Places, lanes: Ids, epoch: int) -> npt.NDArray[np.bool_]:
         """Which of the accesses meet a cell that another lane touched."""
-        return (self.epoch[cells] == epoch) & ((self.low[cells] != lanes) | (self.high[cells] != lanes))
+        return (self.epoch[cells] == epoch) & (
+            (self.low[cells] != lanes) | (self.high[cells] != lanes)
+        )
 
     def someone(self, cell: int, lane: int) -> int:
         """A lane other than `lane` that touched the cell."""
@@ -109,9 +118,11 @@ class Shadow:
         self._steps = tuple(s // cells.unit for s in array.strides)
 
     def places(self, at: tuple[Any, ...]) -> Places:
-        """The cells of elements, by one index array for each axis; those of one element next to each other.
+        """The cells of elements, by one index array for each axis; those of one element next to
+        each other.
 
-        Of a buffer of vectors the last axis of the array, with the scalars of an element, needs no index.
+        Of a buffer of vectors the last axis of the array, with the scalars of an element, needs no
+        index.
         """
         first = np.full(np.shape(at[0]) if at else (1,), self._offset, np.int64)
         for index, step in zip(at, self._steps, strict=False):
@@ -127,7 +138,9 @@ class Shadow:
             for low, extent, size in zip(tile.mins, tile.extents, self.array.shape, strict=True)
         ]
         shape = tuple(max(last - first, 0) for first, last in spans)
-        grid = np.ix_(*(np.arange(first, first + n) for (first, _), n in zip(spans, shape, strict=True)))
+        grid = np.ix_(
+            *(np.arange(first, first + n) for (first, _), n in zip(spans, shape, strict=True))
+        )
         at = tuple(np.broadcast_to(g, shape).ravel() for g in grid)
         return at, self.places(at)
 
@@ -144,7 +157,9 @@ def cells_of(array: Array, unit: int, *, written: bool) -> Cells:
     return Cells(low, high - low, unit, written=written)
 
 
-def arguments(arrays: dict[str, Array], units: dict[str, int], unwritten: set[str]) -> dict[str, Shadow]:
+def arguments(
+    arrays: dict[str, Array], units: dict[str, int], unwritten: set[str]
+) -> dict[str, Shadow]:
     """Shadows of the arguments of a launch. Arrays on overlapping storage share their cells."""
     spans = {n: byte_bounds(a) if a.size else (0, 0) for n, a in arrays.items()}
     groups: list[list[str]] = []

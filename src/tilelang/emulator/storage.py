@@ -1,8 +1,9 @@
 """Memory while a program runs: arrays, regions of them, and what happens outside their bounds.
 
-What enters: NumPy arrays in the storage of an element type (sub-byte types one element to a slot), with the facts of
-each access. What leaves: the elements of a region, changed arrays, or a `Fault`. In global memory a read outside
-gives the safe value and a write outside does nothing; on chip, outside is a fault.
+What enters: NumPy arrays in the storage of an element type (sub-byte types one element to a slot),
+with the facts of each access. What leaves: the elements of a region, changed arrays, or a `Fault`.
+In global memory a read outside gives the safe value and a write outside does nothing; on chip,
+outside is a fault.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ Mask = npt.NDArray[np.bool_]
 class Access:
     """What is known of a place in the program that touches a buffer.
 
-    `safe` is what a read outside of global memory gives. `axes` are the author's names of the lanes' axes.
+    `safe` is what a read outside of global memory gives. `axes` are the author's names of the
+    lanes' axes.
     """
 
     buffer: Buffer
@@ -53,9 +55,13 @@ class Tile(NamedTuple):
 
 
 class Fault(Exception):
-    """An access outside a buffer on chip. The machine adds the block and raises it as an error for the author."""
+    """An access outside a buffer on chip. The machine adds the block and raises it as an error for
+    the author.
+    """
 
-    def __init__(self, access: Access, axis: int, index: int, size: int, lane: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, access: Access, axis: int, index: int, size: int, lane: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(f"{access.buffer.name}: index {index} of axis {axis}, extent {size}")
         self.access = access
         self.axis = axis
@@ -66,7 +72,9 @@ class Fault(Exception):
 
 @cache
 def poison(dtype: DType) -> Any:
-    """What memory holds before the first write: NaN, or the bytes 0xA5 in types without NaN (a bool is true)."""
+    """What memory holds before the first write: NaN, or the bytes 0xA5 in types without NaN (a bool
+    is true).
+    """
     storage = dtype.numpy
     if dtype.is_float and dtype.has_nan:
         return np.array([np.nan], np.float32).astype(storage)[0]
@@ -85,7 +93,9 @@ def fresh(shape: tuple[int, ...], dtype: DType) -> Array:
 
 
 def filled(shape: tuple[int, ...], dtype: DType, value: Any) -> Array:
-    """New memory that holds `value` everywhere; an array with lanes spreads over the axes that follow them."""
+    """New memory that holds `value` everywhere; an array with lanes spreads over the axes that
+    follow them.
+    """
     out = np.empty(shape, dtype.numpy)
     out[...] = value
     return out
@@ -124,7 +134,9 @@ def read(tile: Tile) -> Array:
 
 
 def write(tile: Tile, values: Array) -> None:
-    """Set a region to `values`, which have its shape or broadcast to it. Outside of global memory, nothing."""
+    """Set a region to `values`, which have its shape or broadcast to it. Outside of global memory,
+    nothing.
+    """
     index = within(tile)
     if index is not None:
         tile.array[index] = values
@@ -148,7 +160,9 @@ def overlap(tile: Tile) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
 
 
 def _outside(tile: Tile) -> Fault:
-    for axis, (low, extent, size) in enumerate(zip(tile.mins, tile.extents, tile.array.shape, strict=True)):
+    for axis, (low, extent, size) in enumerate(
+        zip(tile.mins, tile.extents, tile.array.shape, strict=True)
+    ):
         if low < 0 or low + extent > size:
             return Fault(tile.access, axis, low if low < 0 else low + extent - 1, size)
     raise AssertionError("the region is inside")
@@ -159,23 +173,34 @@ Strides = tuple[int, ...] | None
 
 
 def reinterpreted(
-    source: Array, types: Types, offset: int, shape: tuple[int, ...], strides: Strides, access: Access, lanes: int = 0
+    source: Array,
+    types: Types,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: Strides,
+    access: Access,
+    lanes: int = 0,
 ) -> Array:
-    """A second array on the storage of `source`: `types` are its dtype and the new one, `offset` in its elements.
+    """A second array on the storage of `source`: `types` are its dtype and the new one, `offset` in
+    its elements.
 
     The first `lanes` axes stay as they are. Strides are in new elements; None is row-major.
     """
     try:
         flat = source.reshape((*source.shape[:lanes], -1), copy=False)[..., offset:]
     except ValueError:
-        raise _bad_view(access, "an array without gaps", f"strides {source.strides} in bytes") from None
+        raise _bad_view(
+            access, "an array without gaps", f"strides {source.strides} in bytes"
+        ) from None
     new = types[1].numpy
     if types[0].numpy != new:
         flat = flat.view(np.uint8)
         flat = flat[..., : flat.shape[-1] // new.itemsize * new.itemsize].view(new)
     last = math.prod(shape) if strides is None else _span(shape, strides)
     if offset < 0 or last > flat.shape[-1]:
-        raise _bad_view(access, f"at most {flat.shape[-1]} elements of {types[1]}", f"{last} elements")
+        raise _bad_view(
+            access, f"at most {flat.shape[-1]} elements of {types[1]}", f"{last} elements"
+        )
     lead = flat.shape[:-1]
     if strides is None:
         return flat[..., :last].reshape(lead + shape)
@@ -184,9 +209,17 @@ def reinterpreted(
 
 
 def _bad_view(access: Access, expected: str, got: str) -> TileError:
-    return error("shape", f"the view {access.buffer.name} does not fit", access.loc, expected=expected, got=got)
+    return error(
+        "shape",
+        f"the view {access.buffer.name} does not fit",
+        access.loc,
+        expected=expected,
+        got=got,
+    )
 
 
 def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """How many elements lie between the first and the last, both counted."""
-    return 0 if 0 in shape else 1 + sum(step * (n - 1) for step, n in zip(strides, shape, strict=True))
+    return (
+        0 if 0 in shape else 1 + sum(step * (n - 1) for step, n in zip(strides, shape, strict=True))
+    )

@@ -1,7 +1,8 @@
 """The text of operations on whole tiles.
 
-What enters: a tile operation. What leaves: a call of its function in `ops`, with regions as `Tile`s. On a buffer of
-which each thread, or each iteration of T.Parallel, has its own, the operation is turned into loops over elements.
+What enters: a tile operation. What leaves: a call of its function in `ops`, with regions as
+`Tile`s. On a buffer of which each thread, or each iteration of T.Parallel, has its own, the
+operation is turned into loops over elements.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ At = list[int]
 
 OPS = {**ops.OPS, **reduce.OPS, **products.OPS, **patches.OPS, **sparse.OPS, **scaled.OPS}
 """The function of every node class that works on tiles."""
+
 
 def tile_op(u: Unit, stmt: TileOp) -> None:
     """Any operation on tiles."""
@@ -47,7 +49,12 @@ def tile_op(u: Unit, stmt: TileOp) -> None:
     if u.checks is None:
         u.w.line(call)
     else:
-        u.checks.tile_op(u, stmt, {id(x): t for x, t in zip(operands, args, strict=True) if t[:5] == "Tile("}, call)
+        u.checks.tile_op(
+            u,
+            stmt,
+            {id(x): t for x, t in zip(operands, args, strict=True) if t[:5] == "Tile("},
+            call,
+        )
 
 
 def _single(region: Region) -> bool:
@@ -55,11 +62,15 @@ def _single(region: Region) -> bool:
 
 
 def operand(u: Unit, value: Region | Buffer | Expr) -> str:
-    """The text of an operand: a `Tile`, or a value. The scalars of a vector element are one more axis."""
+    """The text of an operand: a `Tile`, or a value. The scalars of a vector element are one more
+    axis.
+    """
     if isinstance(value, Region):
         lanes = value.dtype.lanes
         mins = tuple_text([*(u.expr(e).code for e in value.mins), *(["0"] if lanes > 1 else [])])
-        extents = tuple_text([*(u.expr(e).code for e in value.extents), *([str(lanes)] if lanes > 1 else [])])
+        extents = tuple_text(
+            [*(u.expr(e).code for e in value.extents), *([str(lanes)] if lanes > 1 else [])]
+        )
         return f"Tile({u.storage(value.buffer).name}, {mins}, {extents}, {u.access_name(value.buffer, value.loc)})"
     if isinstance(value, Buffer):
         zeros = tuple_text("0" for _ in range(value.rank + value.dtype.is_vector))
@@ -69,7 +80,11 @@ def operand(u: Unit, value: Region | Buffer | Expr) -> str:
 
 
 def _refused(u: Unit, stmt: TileOp) -> TileError:
-    inside = "inside T.Parallel" if not u.domain.threads else "where only some threads arrive, or where they disagree"
+    inside = (
+        "inside T.Parallel"
+        if not u.domain.threads
+        else "where only some threads arrive, or where they disagree"
+    )
     return error(
         "divergence",
         f"T.{type(stmt).__name__.lower()} is an operation of the whole block, {inside}",
@@ -104,7 +119,8 @@ def _element(region: Region, at: list[int]) -> Load:
 
 def _shifted(region: Region, at: list[int]) -> tuple[Expr, ...]:
     return tuple(
-        low if k == 0 else Binary(BinaryOp.ADD, low, const(k, low.dtype)) for low, k in zip(region.mins, at, strict=True)
+        low if k == 0 else Binary(BinaryOp.ADD, low, const(k, low.dtype))
+        for low, k in zip(region.mins, at, strict=True)
     )
 
 
@@ -125,7 +141,13 @@ def _matched(stmt: Copy, shape: list[int | None]) -> Callable[[At], At]:
     want = tuple(n if n is not None else -1 for n in shape)
     fitted = ops.matching(have, want)
     if fitted is None or -1 in have:
-        raise error("shape", "the extents of T.copy do not fit together", stmt.loc, expected=str(want), got=str(have))
+        raise error(
+            "shape",
+            "the extents of T.copy do not fit together",
+            stmt.loc,
+            expected=str(want),
+            got=str(have),
+        )
 
     def source(at: At) -> At:
         kept = [k if n != 1 else 0 for k, n in zip(at, fitted, strict=True)]

@@ -1,8 +1,8 @@
 """A function of the IR as Python source.
 
-What enters: a `Function`. What leaves: the text of one Python function of a machine and the arguments, in which every
-launch is a nested function of its block indices. Control flow, scalars, accesses and tile operations have modules of
-their own; this one knows the statements that remain.
+What enters: a `Function`. What leaves: the text of one Python function of a machine and the
+arguments, in which every launch is a nested function of its block indices. Control flow, scalars,
+accesses and tile operations have modules of their own; this one knows the statements that remain.
 """
 
 from __future__ import annotations
@@ -13,9 +13,20 @@ import numpy as np
 
 from tilelang.dtypes import DType
 from tilelang.dtypes.convert import converter
-from tilelang.emulator import access, atomics, control, elements, machine, numerics, scalars, special, storage, tiles, vectors
-from tilelang.emulator import reducers
-from tilelang.emulator.reduce import reduce as _reduce
+from tilelang.emulator import (
+    access,
+    atomics,
+    control,
+    elements,
+    machine,
+    numerics,
+    reducers,
+    scalars,
+    special,
+    storage,
+    tiles,
+    vectors,
+)
 from tilelang.emulator.lanes import Lanes, nodes_of, roots_of, statements
 from tilelang.emulator.observe import Observer, hook, one
 from tilelang.emulator.parallel import PRIVATE, memory, parallel
@@ -80,14 +91,25 @@ _RESERVED = {
 def translate_function(
     fn: Function, *, tf32: bool = False, observer: Observer | None = None, checked: bool = False
 ) -> tuple[Writer, str]:
-    """The text of `fn`, and the name of the function it defines: of the machine, the buffers, the scalars and sizes."""
+    """The text of `fn`, and the name of the function it defines: of the machine, the buffers, the
+    scalars and sizes.
+    """
     w = Writer()
     w.define(**_RESERVED)
-    u = Unit(w, Dialect(fn.dialect), tf32, observer=observer, checks=Watched(fn) if checked else None)
+    u = Unit(
+        w, Dialect(fn.dialect), tf32, observer=observer, checks=Watched(fn) if checked else None
+    )
     u.emit = lambda e: vectors.emit(u, e)
     u.run = lambda body: control.block(u, body, statement)
     name = w.name(fn.name)
-    sizes = {n.name for p in fn.params if p.buffer is not None for e in p.buffer.shape for n in nodes_of(e) if isinstance(n, Var)}
+    sizes = {
+        n.name
+        for p in fn.params
+        if p.buffer is not None
+        for e in p.buffer.shape
+        for n in nodes_of(e)
+        if isinstance(n, Var)
+    }
     args = ["machine"]
     for p in fn.params:
         if p.buffer is not None:
@@ -124,7 +146,9 @@ def statement(u: Unit, stmt: Stmt) -> None:
     if stmt.loc is not None:
         u.w.loc = stmt.loc
     _statement(u, stmt)
-    watched = u.observer is not None and not isinstance(stmt, (Launch, Break, Continue, ThreadReturn))
+    watched = u.observer is not None and not isinstance(
+        stmt, (Launch, Break, Continue, ThreadReturn)
+    )
     if watched and u.observer is not None and u.observer.wants(stmt):
         hook(u, stmt)
 
@@ -181,7 +205,9 @@ def _declaration(u: Unit, stmt: Stmt) -> None:
         case Annotate():
             pass
         case _:
-            raise error("target", f"the emulator has no meaning for {type(stmt).__name__}", stmt.loc)
+            raise error(
+                "target", f"the emulator has no meaning for {type(stmt).__name__}", stmt.loc
+            )
 
 
 def _let(u: Unit, stmt: Let) -> None:
@@ -193,7 +219,7 @@ def _let(u: Unit, stmt: Let) -> None:
     u.define(stmt.var, v)
 
 
-# -- memory -----------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def _alloc(u: Unit, stmt: Alloc) -> None:
@@ -212,7 +238,13 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
     init = scalars.convert(u, u.expr(stmt.init), buffer.dtype) if stmt.init is not None else None
     if init is None and variable:
         init = vectors.constant(u, 0, buffer.dtype)
-    if variable and not lanes and buffer.name not in u.arrays and init is not None and u.checks is None:
+    if (
+        variable
+        and not lanes
+        and buffer.name not in u.arrays
+        and init is not None
+        and u.checks is None
+    ):
         u.w.line(f"{name} = {init.code}")
         u.stores[buffer.name] = Storage(name, buffer, u.access(buffer), scalar=True)
         return
@@ -225,7 +257,11 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
         behind = "[..., None, :]" if buffer.dtype.is_vector else "[..., None]"
         start = f"{init.text}{behind}" if init.axes else init.code
         u.w.line(f"{name} = filled({shape}, {dtype}, {start})")
-    _keep(u, Storage(name, buffer, u.access(buffer), lanes=lanes, owner=u.domain if lanes else None), init is not None)
+    _keep(
+        u,
+        Storage(name, buffer, u.access(buffer), lanes=lanes, owner=u.domain if lanes else None),
+        init is not None,
+    )
 
 
 def _keep(u: Unit, s: Storage, written: bool) -> None:
@@ -245,7 +281,9 @@ def _workspace(u: Unit, buffer: Buffer) -> None:
 
 def _view(u: Unit, stmt: View) -> None:
     src, dst = u.storage(stmt.source), stmt.buffer
-    if src.buffer.dtype.bits != dst.dtype.bits and (src.buffer.dtype.is_subbyte or dst.dtype.is_subbyte):
+    if src.buffer.dtype.bits != dst.dtype.bits and (
+        src.buffer.dtype.is_subbyte or dst.dtype.is_subbyte
+    ):
         raise error(
             "dtype",
             f"a view of {src.buffer.dtype} memory as {dst.dtype}",
@@ -254,19 +292,23 @@ def _view(u: Unit, stmt: View) -> None:
             help="convert the elements one by one",
         )
     u.begin(stmt.offset, *dst.shape, *(dst.strides or ()))
-    offset = vectors.scaled(u.expr(stmt.offset).text if stmt.offset is not None else "0", stmt.source.dtype)
+    offset = vectors.scaled(
+        u.expr(stmt.offset).text if stmt.offset is not None else "0", stmt.source.dtype
+    )
     shape = vectors.shape_text(u, dst.dtype, dst.shape)
     strides = vectors.strides_text(u, dst.dtype, dst.strides)
     types = u.constant("types", (src.buffer.dtype, dst.dtype), (src.buffer.dtype, dst.dtype))
     name, place = u.w.name(dst.name), u.access_name(dst)
     rank = str(u.domain.rank) if src.lanes else "0"
-    u.w.line(f"{name} = reinterpreted({src.name}, {types}, {offset}, {shape}, {strides}, {place}, {rank})")
+    u.w.line(
+        f"{name} = reinterpreted({src.name}, {types}, {offset}, {shape}, {strides}, {place}, {rank})"
+    )
     u.stores[dst.name] = Storage(name, dst, u.access(dst), lanes=src.lanes, owner=src.owner)
     if u.checks is not None:
         u.checks.viewed(u, u.stores[dst.name], src)
 
 
-# -- launches ---------------------------------------------------------------------------------------------------
+# -- launches --------------------------------------------------------------------------------------
 
 
 def _launch(u: Unit, stmt: Launch) -> None:
@@ -295,7 +337,9 @@ def _launch(u: Unit, stmt: Launch) -> None:
             frame = Frame(u.w.fresh("gone"), loop=False)
             u.w.line(f"{frame.gone} = zeros({u.domain.shape}, bool)")
         u.frames = [frame]
-        u.at_end = (lambda: hook(u, stmt)) if u.observer is not None and u.observer.wants(stmt) else None
+        u.at_end = (
+            (lambda: hook(u, stmt)) if u.observer is not None and u.observer.wants(stmt) else None
+        )
         u.statements(stmt.body, u.at_end)
         u.domain, u.lanes, u.frames = outer
     u.w.loc = stmt.loc
@@ -306,8 +350,12 @@ def _threads(u: Unit, stmt: Launch) -> None:
     """Make the threads of a block the lanes: z outermost, x innermost; axes of one thread drop out."""
     default = 128 if u.dialect is Dialect.COMMON else 1
     extents = (*(stmt.threads or (default,)), 1, 1)[:3]
-    axes = [(v, n) for v, n in reversed(list(zip(stmt.thread_vars, extents, strict=False))) if n != 1]
-    u.domain = Domain(tuple(v.name for v, _ in axes), tuple(integer(n, v.dtype) for v, n in axes), threads=True)
+    axes = [
+        (v, n) for v, n in reversed(list(zip(stmt.thread_vars, extents, strict=False))) if n != 1
+    ]
+    u.domain = Domain(
+        tuple(v.name for v, _ in axes), tuple(integer(n, v.dtype) for v, n in axes), threads=True
+    )
     for var in stmt.thread_vars:
         u.env[var.name] = integer(0, var.dtype)
     for k, (var, n) in enumerate(axes):
@@ -327,7 +375,9 @@ def _safe_values(body: Block) -> dict[str, Any]:
         given = list(stmt.values) or [e.value if isinstance(e, Const) else None for e in stmt.exprs]
         for buffer, number in zip(stmt.buffers, given, strict=True):
             if number is None:
-                raise error("value", "a safe value that is not a constant", stmt.loc, expected="a number")
+                raise error(
+                    "value", "a safe value that is not a constant", stmt.loc, expected="a number"
+                )
             found[buffer.name] = _element(number, buffer.dtype)
     return found
 
@@ -339,7 +389,9 @@ def _element(number: float, dtype: DType) -> Any:
 
 
 def _need_arrays(body: Block) -> set[str]:
-    """Variables that are used as more than a scalar: in a region, a view, a print, or with an index that varies."""
+    """Variables that are used as more than a scalar: in a region, a view, a print, or with an index
+    that varies.
+    """
     found: set[str] = set()
     for stmt in statements(body):
         if isinstance(stmt, View):
@@ -355,7 +407,7 @@ def _need_arrays(body: Block) -> set[str]:
     return found
 
 
-# -- statements that talk to the outside ---------------------------------------------------------------------------
+# -- statements that talk to the outside -----------------------------------------------------------
 
 
 def _print(u: Unit, stmt: Print) -> None:
@@ -363,12 +415,16 @@ def _print(u: Unit, stmt: Print) -> None:
         u.w.line(f"machine.print_message({stmt.message!r})")
     elif isinstance(stmt.value, Buffer):
         s = u.storage(stmt.value)
-        u.w.line(f"machine.print_buffer({s.name}, {u.constant('buffer', stmt.value)}, {stmt.message!r})")
+        u.w.line(
+            f"machine.print_buffer({s.name}, {u.constant('buffer', stmt.value)}, {stmt.message!r})"
+        )
     else:
         u.begin(stmt.value)
         v = u.expr(stmt.value)
         shape = u.domain.shape if v.axes or u.mask is not None else "()"
-        u.w.line(f"machine.print_value({v.code}, {u.mask_text}, {stmt.message!r}, {shape}, {str(v.dtype)!r})")
+        u.w.line(
+            f"machine.print_value({v.code}, {u.mask_text}, {stmt.message!r}, {shape}, {str(v.dtype)!r})"
+        )
 
 
 def _assert(u: Unit, stmt: Assert) -> None:

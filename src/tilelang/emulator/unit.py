@@ -1,7 +1,7 @@
 """The state of one translation: names, buffers, lanes and masks at the current statement.
 
-What enters: facts about the function being translated. What leaves: names and text for the modules that translate
-expressions, accesses and statements, all of which write through one `Unit`.
+What enters: facts about the function being translated. What leaves: names and text for the modules
+that translate expressions, accesses and statements, all of which write through one `Unit`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilelang.ir.tile import Block
 from tilelang.scopes import Dialect, Memory, memory_of
 
 if TYPE_CHECKING:
-    from tilelang.emulator.access import Affine, Place
+    from tilelang.emulator.access import Affine
     from tilelang.emulator.observe import Observer
     from tilelang.emulator.watched import Watched
 
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 class Frame:
     """A loop, or the whole launch, that lanes may leave at different times.
 
-    `gone` names the array of lanes that are done with this round, `broke` of those that make no further one. A frame
-    that all lanes leave together has neither, and Python's own break and continue serve.
+    `gone` names the array of lanes that are done with this round, `broke` of those that make no
+    further one. A frame that all lanes leave together has neither, and Python's own break and
+    continue serve.
     """
 
     gone: str = ""
@@ -72,10 +73,12 @@ class Unit:
     observer: Observer | None = None
     at_end: Callable[[], None] | None = None
 
-    # -- values --------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def begin(self, *nodes: Node | None) -> None:
-        """Start a statement whose expressions are `nodes`: values computed for the one before are not known now."""
+        """Start a statement whose expressions are `nodes`: values computed for the one before are
+        not known now.
+        """
         self.memo = {}
         self.affines = {}
         self.shared = {}
@@ -104,7 +107,9 @@ class Unit:
 
     def keep(self, v: Val, prefix: str = "t") -> Val:
         """`v` under a name, as it is now whatever later stores do."""
-        return self.bind(replace(v, code=f"{v.text}.copy()", alias=False) if v.alias and v.axes else v, prefix)
+        return self.bind(
+            replace(v, code=f"{v.text}.copy()", alias=False) if v.alias and v.axes else v, prefix
+        )
 
     def constant(self, prefix: str, obj: Any, key: Any = None) -> str:
         """A name for an object that the text refers to."""
@@ -120,7 +125,7 @@ class Unit:
                 axes |= self.domain.all
         return axes
 
-    # -- names ---------------------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------
 
     def var(self, var: Var) -> Val:
         """The value bound to a variable."""
@@ -163,12 +168,16 @@ class Unit:
         safe = self.safe.get(buffer.name)
         if safe is None:
             safe = buffer.dtype.numpy.type(0)
-        return storage.Access(buffer, self.on_chip(buffer), safe, loc or self.w.loc, self.domain.names)
+        return storage.Access(
+            buffer, self.on_chip(buffer), safe, loc or self.w.loc, self.domain.names
+        )
 
     def access_name(self, buffer: Buffer, loc: Loc | None = None) -> str:
         """The facts of an access, by name."""
         place = loc or self.w.loc
-        return self.constant("a", self.access(buffer, place), (buffer.name, place, self.domain.names))
+        return self.constant(
+            "a", self.access(buffer, place), (buffer.name, place, self.domain.names)
+        )
 
     def extents_of(self, buffer: Buffer) -> tuple[int | None, ...]:
         """The static extents of a buffer, None where launch decides."""
@@ -210,7 +219,7 @@ class Unit:
         for name in set(self.stores) - outer:
             del self.stores[name]
 
-    # -- masks ---------------------------------------------------------------------------------------------------
+    # -- masks -------------------------------------------------------------------------------------
 
     def both(self, a: Val | None, b: Val | None) -> Val | None:
         """The lanes that are in both masks; None stands for all lanes."""

@@ -1,8 +1,9 @@
 """What is known of the text of a value: its type, the lane axes it varies over, and its range.
 
-A *domain* is the set of lanes that run in lockstep: the iterations of a T.Parallel nest, or the threads of a block.
-A value that varies over axes k, l, ... of a domain is an array that broadcasts to the domain's shape, with extent 1
-on all other axes; a value that does not vary is a Python int or bool, or a NumPy scalar of a float type.
+A *domain* is the set of lanes that run in lockstep: the iterations of a T.Parallel nest, or the
+threads of a block. A value that varies over axes k, l, ... of a domain is an array that broadcasts
+to the domain's shape, with extent 1 on all other axes; a value that does not vary is a Python int
+or bool, or a NumPy scalar of a float type.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ UNIFORM: Axes = frozenset()
 class Val:
     """Python text that gives a value.
 
-    `low` and `high` bound an integer (both included). `alias` says that the text may be a view of a buffer, which
-    later stores would change. `atom` text needs no parentheses. `owner` is the domain of the axes, kept for names.
+    `low` and `high` bound an integer (both included). `alias` says that the text may be a view of a
+    buffer, which later stores would change. `atom` text needs no parentheses. `owner` is the domain
+    of the axes, kept for names.
     """
 
     code: str
@@ -62,7 +64,9 @@ def full_range(dtype: DType) -> tuple[int, int]:
     return (int(dtype.min), int(dtype.max)) if dtype.is_integer else (0, 0)
 
 
-def value(code: str, dtype: DType, axes: Axes = UNIFORM, *, alias: bool = False, atom: bool = False) -> Val:
+def value(
+    code: str, dtype: DType, axes: Axes = UNIFORM, *, alias: bool = False, atom: bool = False
+) -> Val:
     """A value of which only the type is known."""
     low, high = full_range(dtype)
     return Val(code, dtype, axes, low, high, alias, atom)
@@ -75,7 +79,9 @@ def integer(n: int, dtype: DType) -> Val:
 
 @dataclass(frozen=True)
 class Domain:
-    """The lanes of a statement: names of the axes (the author's) and their extents, outermost first."""
+    """The lanes of a statement: names of the axes (the author's) and their extents, outermost
+    first.
+    """
 
     names: tuple[str, ...] = ()
     extents: tuple[Val, ...] = ()
@@ -105,9 +111,11 @@ def tuple_text(items: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where a buffer lives: the name of its array, or of a Python variable if it is a `scalar` of the block.
+    """Where a buffer lives: the name of its array, or of a Python variable if it is a `scalar` of
+    the block.
 
-    With `lanes` the array has the axes of the domain before those of the buffer: one instance for each lane.
+    With `lanes` the array has the axes of the domain before those of the buffer: one instance for
+    each lane.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The text of a checked program: every access goes through the dynamic check.
 
-What enters: the accesses that `access` and `tiles` would write plainly. What leaves: calls of a `Checker`, and a
-shadow beside each array. The values are those of the plain program.
+What enters: the accesses that `access` and `tiles` would write plainly. What leaves: calls of a
+`Checker`, and a shadow beside each array. The values are those of the plain program.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Watched:
         size = buffer.dtype.numpy.itemsize
         return min(self._units.get(buffer.name, size), size)
 
-    # -- buffers and lanes -----------------------------------------------------------------------------------------
+    # -- buffers and lanes -------------------------------------------------------------------------
 
     def parameters(self, u: Unit, fn: Function) -> None:
         """Shadows of the arguments."""
@@ -78,21 +78,21 @@ class Watched:
     def enter(self, u: Unit) -> str:
         """The current domain begins; the result is a name for the one before."""
         name = u.w.fresh("before")
-        u.w.line(f"{name} = machine.checker.enter({u.domain.shape}, {u.domain.names!r}, {u.domain.threads})")
+        u.w.line(
+            f"{name} = machine.checker.enter({u.domain.shape}, {u.domain.names!r}, {u.domain.threads})"
+        )
         return name
 
     def leave(self, u: Unit, before: str) -> None:
         """The lanes of before."""
         u.w.line(f"machine.checker.leave({before})")
 
-    # -- elements --------------------------------------------------------------------------------------------------
+    # -- elements ----------------------------------------------------------------------------------
 
     def load(self, u: Unit, p: Place, access: str, *, atomic: bool) -> Val:
         """A load that looks at the bounds, at what has been written, and at who wrote it."""
         dtype = p.storage.buffer.dtype
-        call = (
-            f"machine.checker.load({shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text}, {atomic})"
-        )
+        call = f"machine.checker.load({shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text}, {atomic})"
         if u.mask is None and not p.axes:
             if dtype.is_float:
                 return u.bind(value(call, dtype))
@@ -111,20 +111,26 @@ class Watched:
 
     def atomic(self, u: Unit, p: Place, access: str) -> None:
         """Records an atomic update."""
-        u.w.line(f"machine.checker.atomic({shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text})")
+        u.w.line(
+            f"machine.checker.atomic({shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text})"
+        )
 
     def by_threads(self, u: Unit, p: Place, access: str) -> None:
         """A store by threads of what they computed from the old value."""
-        u.w.line(f"machine.checker.by_threads({shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text})")
+        u.w.line(
+            f"machine.checker.by_threads({shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text})"
+        )
 
     def barrier(self, u: Unit) -> None:
         """All threads have met."""
         u.w.line("machine.checker.barrier()")
 
-    # -- tiles -----------------------------------------------------------------------------------------------------
+    # -- tiles -------------------------------------------------------------------------------------
 
     def tile_op(self, u: Unit, stmt: TileOp, tiles: dict[int, str], call: str) -> None:
-        """The call of a tile operation, between what it reads and what it writes; `tiles` has the regions' texts."""
+        """The call of a tile operation, between what it reads and what it writes; `tiles` has the
+        regions' texts.
+        """
         pairs = {k: f"{t}, {shadow_of(u.storage(self._buffer(stmt, k)))}" for k, t in tiles.items()}
         if isinstance(stmt, Copy):
             u.w.line(call)
@@ -173,10 +179,12 @@ class Watched:
 
     def reach(self, u: Unit, p: Place, access: str, count: int, *, write: bool) -> None:
         """A vector access."""
-        call = f"{shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text}, {count}, {write}"
+        call = (
+            f"{shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text}, {count}, {write}"
+        )
         u.w.line(f"machine.checker.reach({call})")
 
-    # -- values ----------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def divisor(self, u: Unit, op: BinaryOp, a: Val, b: Val) -> None:
         """Look at `b` before it divides `a`."""

@@ -1,7 +1,7 @@
 """The text of a generated program while it grows.
 
-What enters: lines of Python, nested blocks, and objects that the text refers to by name. What leaves: the source,
-the namespace it is executed in, and the author's location of each of its lines.
+What enters: lines of Python, nested blocks, and objects that the text refers to by name. What
+leaves: the source, the namespace it is executed in, and the author's location of each of its lines.
 """
 
 from __future__ import annotations
@@ -65,10 +65,14 @@ class Writer:
         return f"_{prefix}{n}"
 
     def name(self, author: str) -> str:
-        """The name that stands for the author's variable or buffer; the same as his where Python allows it."""
+        """The name that stands for the author's variable or buffer; the same as his where Python
+        allows it.
+        """
         known = self._author.get(author)
         if known is None:
-            taken = keyword.iskeyword(author) or hasattr(builtins, author) or author in self.namespace
+            taken = (
+                keyword.iskeyword(author) or hasattr(builtins, author) or author in self.namespace
+            )
             known = f"{author}_" if taken or author.startswith("_") else author
             self._author[author] = known
         return known
