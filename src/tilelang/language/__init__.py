@@ -44,6 +44,7 @@ from tilelang.language.annotate import (
     thread_return,
     use_swizzle,
 )
+from tilelang.language.arguments import WSID
 from tilelang.language.async_ops import (
     async_copy,
     copy_cluster,
@@ -256,7 +257,6 @@ from tilelang.language.schedule import (
     PersistentTileScheduler,
 )
 from tilelang.language.specialize import (
-    WSID,
     WarpSpecialize,
     WarpSpecializeFrame,
     WSInstr,

@@ -19,6 +19,9 @@ from tilelang.language.buffers import BufferRef, RegionRef, VarRef, here
 from tilelang.language.values import Value, as_expr, describe, is_scalar
 from tilelang.scopes import Dialect, Memory, memory_of
 
+WSID = "tl.ws_op_id"
+"""The key of an annotation that names an operation for `T.annotate_ws_schedule`."""
+
 Place = tuple[Buffer, tuple[Expr, ...]]
 
 
@@ -164,6 +167,14 @@ def hints(annotations: Any = None, **values: Any) -> tuple[tuple[str, Any], ...]
     merged: dict[str, Any] = {k: v for k, v in values.items() if v is not None and v is not False}
     merged.update(cast("Mapping[str, Any]", annotations or {}))
     return tuple((k, plain_data(merged[k])) for k in sorted(merged))
+
+
+def note(annotations: Any, name: str) -> None:
+    """Annotations of an operation without hints: a name for `T.annotate_ws_schedule`, no other."""
+    for key, value in hints(annotations):
+        if key != WSID:
+            raise refuse("option", f"the annotation {key!r} of {name}", expected="T.WSID", got=key)
+        build.current(name).annotate("ws_op", values=("next", value))
 
 
 def plain_data(x: Any) -> Any:

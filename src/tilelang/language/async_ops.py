@@ -22,6 +22,7 @@ from tilelang.language.arguments import (
     known,
     launched,
     memory,
+    note,
     place,
     refuse,
 )
@@ -319,11 +320,6 @@ def _issue(
     )
 
 
-def _no_annotations(annotations: Any, name: str) -> None:
-    if annotations:
-        raise refuse("option", f"{name} takes no annotations", got=str(sorted(annotations)))
-
-
 def wgmma_gemm(
     A: Any,
     B: Any,
@@ -339,7 +335,7 @@ def wgmma_gemm(
     A is in shared memory or a fragment, B in shared memory, C a fragment. Until the wait, C may
     not be touched and shared operands may not be written.
     """
-    _no_annotations(annotations, "T.wgmma_gemm")
+    note(annotations, "T.wgmma_gemm")
     flags = (transpose_A, transpose_B)
     _issue("T.wgmma_gemm", (A, B, C), flags, policy, clear_accum, unit=AsyncUnit.WGMMA)
 
@@ -409,7 +405,7 @@ def tcgen05_gemm(
     A is in shared or Tensor Memory, B in shared memory, C in Tensor Memory. `use_2cta` makes two
     blocks of a cluster work as a pair.
     """
-    _no_annotations(annotations, "T.tcgen05_gemm")
+    note(annotations, "T.tcgen05_gemm")
     bar = None if mbar is None else _barrier(mbar, "the mbar of T.tcgen05_gemm")
     flags = (transpose_A, transpose_B)
     fields = {"unit": AsyncUnit.TCGEN05, "barrier": bar, "two_cta": bool(use_2cta)}

@@ -11,7 +11,16 @@ from tilelang.errors import TileValueError
 from tilelang.ir.expr import Binary, BinaryOp, Cast, Expr, Load, Region, const, int_value
 from tilelang.ir.special import GemmBlockScaled, GemmSparse, Im2col
 from tilelang.ir.tile import Store
-from tilelang.language.arguments import Place, hints, integer, known, launched, place, refuse
+from tilelang.language.arguments import (
+    Place,
+    hints,
+    integer,
+    known,
+    launched,
+    note,
+    place,
+    refuse,
+)
 from tilelang.language.buffers import here
 from tilelang.language.tileops import (
     GemmWarpPolicy,
@@ -59,8 +68,7 @@ def gemm_sp(
     """
     name = "T.gemm_sp"
     builder = launched(name)
-    if annotations:
-        raise refuse("option", f"{name} takes no annotations", got=str(sorted(annotations)))
+    note(annotations, name)
     if wg_wait != 0:
         raise refuse("option", f"wg_wait of {name}", expected="0: it waits", got=repr(wg_wait))
     a, e, b, c = (
@@ -166,8 +174,7 @@ def gemm_blockscaled(
     `(k_start + k) // granularity` of its row. `mbar` as in `T.gemm`.
     """
     name = "T.gemm_blockscaled"
-    if annotations:
-        raise refuse("option", f"{name} takes no annotations", got=str(sorted(annotations)))
+    note(annotations, name)
     if use_2cta:
         raise refuse("target", f"{name}(use_2cta=True) needs the native CUDA target")
     scaling = (k_start, sf_a_granularity_k, sf_b_granularity_k, sf_layout)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilelang.errors import TileNameError, TileNotImplementedError, error
 from tilelang.language.buffers import here
+from tilelang.language.tileops import GemmWarpPolicy
 
 _CUDA = "needs the native CUDA target"
 _TVM = "is a raw name of TVM's script, which has no meaning here"
@@ -49,9 +50,9 @@ class Later:
 
 
 def _signed(fn: Callable[..., Any], parameters: str) -> Callable[..., Any]:
-    """`fn` with the signature that `parameters` spells; a default stands for itself, as text."""
-    plain = re.sub(r"=([\w.]+\.\w+)", r"='\1'", parameters)
-    template = eval(f"lambda {plain}: None")  # the table above is the only input
+    """`fn` with the signature that `parameters` spells."""
+    names = {"GemmWarpPolicy": GemmWarpPolicy}
+    template = eval(f"lambda {parameters}: None", names)  # the table is the only input
     vars(fn)["__signature__"] = inspect.signature(template)
     return fn
 

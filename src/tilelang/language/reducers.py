@@ -19,7 +19,7 @@ from tilelang.ir.node import Node
 from tilelang.ir.special import ReducerFinalize, ReducerInit, ReducerUpdate
 from tilelang.ir.tile import Parallel, ReduceOp, Stmt
 from tilelang.language.alloc import declare_buffer
-from tilelang.language.arguments import choice, launched, number, refuse
+from tilelang.language.arguments import choice, launched, note, number, refuse
 from tilelang.language.buffers import BufferRef, here, item
 from tilelang.language.tileops import region_of, shape_text
 from tilelang.language.values import DataType, Value, convert, describe
@@ -241,8 +241,7 @@ def finalize_reducer(
     result. ValueError for a batch below 1, another shape, or updates outside T.Parallel.
     """
     builder = launched("T.finalize_reducer")
-    if annotations:
-        raise refuse("option", "T.finalize_reducer takes no annotations", got=str(annotations))
+    note(annotations, "T.finalize_reducer")
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise refuse("value", "the batch of T.finalize_reducer", expected=">= 1", got=repr(batch))
     if isinstance(reducer, Accumulator):

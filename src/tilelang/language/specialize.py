@@ -21,8 +21,6 @@ from tilelang.language.launch import get_thread_extents
 from tilelang.language.values import describe
 
 GROUP = 128
-WSID = "tl.ws_op_id"
-"""The key of an annotation that names an operation for `T.annotate_ws_schedule`."""
 
 
 class WarpSpecializeFrame:

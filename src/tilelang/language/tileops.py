@@ -17,6 +17,7 @@ from tilelang.ir.build import Builder
 from tilelang.ir.expr import Buffer, Const, Expr, Load, Region, const, int_value
 from tilelang.ir.simplify import equal, simplify
 from tilelang.ir.sync import MmaArrive
+from tilelang.language.arguments import note
 from tilelang.language.buffers import (
     BufferRef,
     RegionRef,
@@ -151,8 +152,7 @@ def copy(
 def fill(buffer: Any, value: Any, annotations: dict[str, Any] | None = None) -> None:
     """Set every element of a buffer, slice or variable to `value`, converted to its dtype."""
     builder = build.current("T.fill")
-    if annotations:
-        raise _bad("option", "T.fill takes no annotations", got=str(sorted(annotations)))
+    note(annotations, "T.fill")
     dst = region_of(buffer, "the destination of T.fill")
     if not is_scalar(value):
         raise _bad("dtype", "the value of T.fill", expected="a scalar", got=describe(value))
@@ -212,6 +212,7 @@ def gemm(
     product.
     """
     builder = build.current("T.gemm")
+    note(annotations, "T.gemm")
     a, b, c = matrix(A, "A"), matrix(B, "B"), matrix(C, "C")
     check_product(a, b, c, transpose_A, transpose_B)
     builder.emit(
@@ -228,8 +229,6 @@ def gemm(
     )
     if mbar is not None:
         arrive_after(builder, c, mbar)
-    if annotations:
-        raise _bad("option", "T.gemm takes no annotations", got=str(sorted(annotations)))
 
 
 def arrive_after(builder: Builder, c: Region, mbar: Any) -> None:
@@ -303,8 +302,6 @@ def reduce(
     clear: bool,
     batch: int = 1,
     annotations: dict[str, Any] | None = None,
-    *,
-    nan_propagate: bool = False,
 ) -> None:
     """Reduce `buffer` along `dim` into `out`, in the dtype of `out`.
 
@@ -312,6 +309,18 @@ def reduce(
     `clear=False` the old value of `out` is combined in exactly once. ValueError for another shape
     or an unknown `reduce_type`.
     """
+    _reduce(buffer, out, reduce_type, dim, (clear, batch, False), annotations)
+
+
+def _reduce(
+    buffer: Any,
+    out: Any,
+    reduce_type: str,
+    dim: int,
+    settings: tuple[Any, int, Any],
+    annotations: dict[str, Any] | None,
+) -> None:
+    clear, batch, nan_propagate = settings
     builder = build.current(f"T.reduce_{reduce_type}")
     try:
         op = tile.ReduceOp(reduce_type)
@@ -320,10 +329,7 @@ def reduce(
         raise _bad(
             "value", f"unknown reduction {reduce_type!r}", expected=known, got=repr(reduce_type)
         ) from None
-    if annotations:
-        raise _bad(
-            "option", f"T.reduce_{reduce_type} takes no annotations", got=str(sorted(annotations))
-        )
+    note(annotations, f"T.reduce_{reduce_type}")
     src, dst = (
         region_of(buffer, "the source of a reduction"),
         region_of(out, "the result of a reduction"),
@@ -410,7 +416,7 @@ def reduce_max(
     """Maximum along `dim`, from -inf (or the least integer); NaN is dropped unless
     `nan_propagate`. See `reduce`.
     """
-    reduce(buffer, out, "max", dim, clear, batch, annotations, nan_propagate=nan_propagate)
+    _reduce(buffer, out, "max", dim, (clear, batch, nan_propagate), annotations)
 
 
 def reduce_min(
@@ -425,7 +431,7 @@ def reduce_min(
     """Minimum along `dim`, from +inf (or the greatest integer); NaN is dropped unless
     `nan_propagate`. See `reduce`.
     """
-    reduce(buffer, out, "min", dim, clear, batch, annotations, nan_propagate=nan_propagate)
+    _reduce(buffer, out, "min", dim, (clear, batch, nan_propagate), annotations)
 
 
 def reduce_abssum(
@@ -445,7 +451,7 @@ def reduce_absmax(
     annotations: dict[str, Any] | None = None,
 ) -> None:
     """Maximum of absolute values along `dim`, from 0. See `reduce`."""
-    reduce(buffer, out, "absmax", dim, clear, batch, annotations, nan_propagate=nan_propagate)
+    _reduce(buffer, out, "absmax", dim, (clear, batch, nan_propagate), annotations)
 
 
 def reduce_bitand(
@@ -488,8 +494,7 @@ def _scan(
     op: tile.ScanOp, src: Any, dst: Any, dim: int, reverse: bool, annotations: dict[str, Any] | None
 ) -> None:
     builder = build.current(f"T.{op.value}")
-    if annotations:
-        raise _bad("option", f"T.{op.value} takes no annotations", got=str(sorted(annotations)))
+    note(annotations, f"T.{op.value}")
     a = region_of(src, f"the source of T.{op.value}")
     b = a if dst is None else region_of(dst, f"the result of T.{op.value}")
     axis = _axis(dim, a.buffer.rank, f"T.{op.value} of {a.buffer.name}")
@@ -530,8 +535,7 @@ def cummax(
 def transpose(src: Any, dst: Any, annotations: dict[str, Any] | None = None) -> None:
     """`dst[..., j, i] = src[..., i, j]`: exchanges the last two axes; leading axes stay."""
     builder = build.current("T.transpose")
-    if annotations:
-        raise _bad("option", "T.transpose takes no annotations", got=str(sorted(annotations)))
+    note(annotations, "T.transpose")
     a, b = region_of(src, "the source of T.transpose"), region_of(dst, "the result of T.transpose")
     if len(a.extents) < 2:
         raise _bad(

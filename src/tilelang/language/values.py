@@ -434,7 +434,7 @@ def common_type(a: DType, b: DType) -> DType:
     try:
         return dtypes.promote(a, b)
     except (TypeError, ValueError) as exc:
-        raise _refuse("dtype", str(exc), got=f"{a} and {b}") from None
+        raise _refuse("dtype", str(exc)) from None
 
 
 def binary(op: BinaryOp, a: Any, b: Any) -> Value:
@@ -524,7 +524,14 @@ def call(fn: str, *args: Any, params: tuple[Any, ...] = ()) -> Value:
     return Value(Call(fn, converted, result_dtype(fn, [common]), params=params))
 
 
-def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Value:
+def cast(
+    value: Any,
+    dtype: Any,
+    round: str = "",
+    sat: bool = True,
+    rbits: Any = None,
+    span: Any = None,
+) -> Value:
     """Convert a scalar by value.
 
     `round` is one of '', rn, rz, rp, rm, rs ('' is the type's own mode; float to integer always
@@ -550,7 +557,7 @@ def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any =
     return Value(Cast(e, target, rounding=round, saturate=bool(sat), rbits=bits))
 
 
-def reinterpret(value: Any, dtype: Any) -> Value:
+def reinterpret(value: Any, dtype: Any, span: Any = None) -> Value:
     """The bits of a scalar as another dtype of the same size.
 
     The older order of upstream, `(dtype, value)`, is accepted.
