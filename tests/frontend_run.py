@@ -67,9 +67,9 @@ def script(fn: Callable[..., Any]) -> str:
     return T.prim_func(fn).script()
 
 
-def defined(source: str, **names: Any) -> Callable[..., Any]:
+def defined(source: str, file: str = "", **names: Any) -> Callable[..., Any]:
     """The function `fn` of a source text, which Python can find again as if it were in a file."""
-    file = f"<kernel {next(_FILES)}>"
+    file = file or f"<kernel {next(_FILES)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     scope: dict[str, Any] = {"T": T, "__name__": "defined", **names}
     exec(compile(source, file, "exec", dont_inherit=True), scope)

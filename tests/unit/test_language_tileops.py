@@ -47,7 +47,9 @@ def test_threads_left_to_the_target():
     assert "threads=" not in script(launch("T.clear(S)", threads="None"))
 
 
-@pytest.mark.parametrize("threads", ["0", "-1", "n", "(32, 0)", "(1, 1, 1, 1)", "()", "1.5", "True"])
+@pytest.mark.parametrize(
+    "threads", ["0", "-1", "n", "(32, 0)", "(1, 1, 1, 1)", "()", "1.5", "True"]
+)
 def test_wrong_threads(threads):
     with pytest.raises(TileValueError):
         script(launch("T.clear(S)", threads=threads))
@@ -67,7 +69,9 @@ def test_a_launch_in_a_launch_is_refused():
 def test_what_can_be_asked_inside_a_launch():
     def fn(A: T.Tensor((16,), "int32")):
         with T.Kernel(2, 3, threads=(4, 2)) as (bx, by):
-            A[0] = T.get_thread_extent() + 10 * T.get_thread_extent(1) + 100 * T.get_thread_extent(2)
+            A[0] = (
+                T.get_thread_extent() + 10 * T.get_thread_extent(1) + 100 * T.get_thread_extent(2)
+            )
             A[1] = T.get_block_extent() + 10 * T.get_block_extent(1) + 100 * T.get_block_extent(2)
             if T.get_block_binding() == 1 and T.get_block_binding(1) == 2:
                 if T.get_thread_binding() == 3 and T.get_thread_binding(1) == 1:
@@ -165,7 +169,10 @@ def test_wrong_forms_of_alloc_var(arguments):
 
 @pytest.mark.parametrize("count", ["0", "-1", "[1, 0]", "n", "1.5"])
 def test_wrong_arrival_counts(count):
-    assert "arrival count" in refused(f"T.alloc_barrier({count})", (TileValueError, TileTypeError)).message
+    assert (
+        "arrival count"
+        in refused(f"T.alloc_barrier({count})", (TileValueError, TileTypeError)).message
+    )
 
 
 def test_barriers_have_one_element_per_count():
@@ -234,7 +241,11 @@ def test_hints_of_copies():
 
 
 def test_fills():
-    text = script(launch("T.fill(S, 1)\nT.clear(F[0:3, :])\nT.fill(R, n)\nv = T.alloc_var('int32')\nT.fill(v, 4)"))
+    text = script(
+        launch(
+            "T.fill(S, 1)\nT.clear(F[0:3, :])\nT.fill(R, n)\nv = T.alloc_var('int32')\nT.fill(v, 4)"
+        )
+    )
     assert "value=float16(1.0)" in text
     assert "value=cast(n, float32)" in text
     refused("T.fill(S, 'a')", TileTypeError)
@@ -290,7 +301,9 @@ def test_other_wrong_products():
 # -- reductions and scans ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("call", ["F, R", "F, R, 1", "F, R, dim=-1", "F, R, 1, False", "F[:, 0:1], R"])
+@pytest.mark.parametrize(
+    "call", ["F, R", "F, R, 1", "F, R, dim=-1", "F, R, 1, False", "F[:, 0:1], R"]
+)
 def test_reductions(call):
     script(launch(f"T.reduce_sum({call})"))
 
@@ -317,9 +330,12 @@ def test_wrong_reductions():
 
 def test_nan_propagate():
     script(launch("T.reduce_max(F, R, nan_propagate=True)"))
-    assert "nan_propagate" in refused(
-        "K = T.alloc_fragment((24,), 'int8')\nT.reduce_max(I, K, nan_propagate=True)"
-    ).message
+    assert (
+        "nan_propagate"
+        in refused(
+            "K = T.alloc_fragment((24,), 'int8')\nT.reduce_max(I, K, nan_propagate=True)"
+        ).message
+    )
 
 
 def test_scans():
@@ -368,9 +384,10 @@ def test_wrong_views():
     assert "with another size" in refused("T.view(S, (24, 41))").message
     assert "with another size" in refused("T.reshape(S, (961,))").message
     assert "with another size" in refused("T.view(S, (24, 40), 'float32')").message
-    assert "does not hold whole elements" in refused(
-        "K = T.alloc_shared((3, 3), 'int8')\nT.view(K, dtype='int16')"
-    ).message
+    assert (
+        "does not hold whole elements"
+        in refused("K = T.alloc_shared((3, 3), 'int8')\nT.view(K, dtype='int16')").message
+    )
     refused("T.view(S, dtype='floot')")
     for thing in ("3", "S[0:2, :]", "S[0, 0]"):
         assert refused(f"T.view({thing}, (4,))").expected == "a buffer"

@@ -317,7 +317,10 @@ def test_scalars_that_do_not_fit(dtype, value, cls):
 def test_none_for_a_tensor():
     unused = kernel('A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32")', "A[0] = 1")
     unused(zeros(4), None)
-    assert "None for a tensor that the kernel uses" in refused(unused, None, None, cls=TileTypeError).message
+    assert (
+        "None for a tensor that the kernel uses"
+        in refused(unused, None, None, cls=TileTypeError).message
+    )
 
 
 def test_none_for_the_tensor_that_a_size_follows_from():
@@ -383,7 +386,9 @@ def test_packing_by_rows(dtype, shape):
     x = codes(dtype, *shape)
     raw = pack_rows(x, DType(dtype))
     assert raw.dtype == np.uint8
-    np.testing.assert_array_equal(unpack_rows(raw, shape, DType(dtype)).view(np.uint8), x.view(np.uint8))
+    np.testing.assert_array_equal(
+        unpack_rows(raw, shape, DType(dtype)).view(np.uint8), x.view(np.uint8)
+    )
 
 
 def test_the_order_of_packed_elements():
@@ -394,9 +399,7 @@ def test_the_order_of_packed_elements():
 @pytest.mark.parametrize("dtype", PACKED)
 @pytest.mark.parametrize("shape", [(3, 8), (3, 5), (7,)])
 def test_packed_arguments(dtype, shape):
-    k = kernel(
-        f'A: T.Tensor({shape}, "{dtype}"), B: T.Tensor({shape}, "{dtype}")', "T.copy(A, B)"
-    )
+    k = kernel(f'A: T.Tensor({shape}, "{dtype}"), B: T.Tensor({shape}, "{dtype}")', "T.copy(A, B)")
     x = codes(dtype, *shape)
     raw = pack_rows(x, DType(dtype)).reshape(*shape[:-1], -1)
     for storage in (np.uint8, np.int8):
@@ -409,7 +412,9 @@ def test_packed_arguments(dtype, shape):
 
 @pytest.mark.parametrize("dtype", ["int4", "uint2", "float4_e2m1fn"])
 def test_packed_outputs(dtype):
-    k = kernel(f'A: T.Tensor((3, 5), "{dtype}"), B: T.Tensor((3, 5), "{dtype}")', "T.copy(A, B)", out_idx=1)
+    k = kernel(
+        f'A: T.Tensor((3, 5), "{dtype}"), B: T.Tensor((3, 5), "{dtype}")', "T.copy(A, B)", out_idx=1
+    )
     x = codes(dtype, 3, 5)
     raw = pack_rows(x, DType(dtype)).view(np.int8)
     got = k(raw)
@@ -451,7 +456,11 @@ def test_vector_types():
 
 
 def test_results_are_in_the_framework_of_the_first_array(torch):
-    k = kernel(COPY + ', C: T.Tensor((4,), "int32")', "for i in range(4):\n    C[i] = A[i] + B[i]", out_idx=-1)
+    k = kernel(
+        COPY + ', C: T.Tensor((4,), "int32")',
+        "for i in range(4):\n    C[i] = A[i] + B[i]",
+        out_idx=-1,
+    )
     t, n = torch.arange(4, dtype=torch.int32), np.arange(4, dtype=np.int32)
     assert isinstance(k(t, n), torch.Tensor)
     assert isinstance(k(n, t), np.ndarray)
@@ -469,7 +478,9 @@ def test_torch_tensors_of_every_type(torch, dtype):
     if not hasattr(torch, dtype):
         pytest.skip(f"this torch has no {dtype}")
     k = kernel(f'A: T.Tensor((6,), "{dtype}"), B: T.Tensor((6,), "{dtype}")', "T.copy(A, B)")
-    out = kernel(f'A: T.Tensor((6,), "{dtype}"), B: T.Tensor((6,), "{dtype}")', "T.copy(A, B)", out_idx=1)
+    out = kernel(
+        f'A: T.Tensor((6,), "{dtype}"), B: T.Tensor((6,), "{dtype}")', "T.copy(A, B)", out_idx=1
+    )
     size = getattr(torch, dtype).itemsize
     a = (torch.arange(6 * size, dtype=torch.uint8) % 2).view(getattr(torch, dtype))
     b = torch.zeros(6 * size, dtype=torch.uint8).view(getattr(torch, dtype))
@@ -493,7 +504,9 @@ def test_torch_tensors_are_written_in_place(torch):
 def test_torch_packed_float4(torch):
     if not hasattr(torch, "float4_e2m1fn_x2"):
         pytest.skip("this torch has no float4_e2m1fn_x2")
-    k = kernel('A: T.Tensor((3, 8), "float4_e2m1fn"), B: T.Tensor((3, 8), "float32")', "T.copy(A, B)")
+    k = kernel(
+        'A: T.Tensor((3, 8), "float4_e2m1fn"), B: T.Tensor((3, 8), "float32")', "T.copy(A, B)"
+    )
     x = codes("float4_e2m1fn", 3, 8)
     raw = torch.from_numpy(pack_rows(x, DType("float4_e2m1fn")))
     b = zeros(3, 8)
@@ -544,21 +557,27 @@ def test_an_output_whose_size_follows_from_the_inputs():
 
 def test_an_output_whose_size_nothing_gives():
     n = T.dynamic("n")
-    k = kernel('A: T.Tensor((4,), "float32"), B: T.Tensor((n,), "float32")', "A[0] = 1", out_idx=1, n=n)
+    k = kernel(
+        'A: T.Tensor((4,), "float32"), B: T.Tensor((n,), "float32")', "A[0] = 1", out_idx=1, n=n
+    )
     with pytest.raises(TileValueError, match="size n of fn does not follow"):
         k(zeros(4))
 
 
 def test_an_output_of_a_size_below_zero():
     n = T.dynamic("n")
-    k = kernel('A: T.Tensor((n,), "float32"), B: T.Tensor((n - 3,), "float32")', "A[0] = 1", out_idx=1, n=n)
+    k = kernel(
+        'A: T.Tensor((n,), "float32"), B: T.Tensor((n - 3,), "float32")', "A[0] = 1", out_idx=1, n=n
+    )
     assert k(zeros(5)).shape == (2,)
     with pytest.raises(TileValueError, match="output's shape is not known"):
         k(zeros(2))
 
 
 def test_ml_dtypes_arrays():
-    k = kernel('A: T.Tensor((2,), "bfloat16"), B: T.Tensor((2,), "float32")', "T.copy(A, B)", out_idx=1)
+    k = kernel(
+        'A: T.Tensor((2,), "bfloat16"), B: T.Tensor((2,), "float32")', "T.copy(A, B)", out_idx=1
+    )
     assert k(np.array([1.5, -2], ml_dtypes.bfloat16)).tolist() == [1.5, -2]
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilelang.errors import Loc, TileError, TileTypeError, error
+from tilelang.ir.tile import LoopKind
 from tilelang.language.buffers import here
-from tilelang.language.loops import LoopFrame, serial
+from tilelang.language.loops import LoopFrame, sequential
 from tilelang.language.values import Value
 
 _ITERATE = (enumerate, zip, list, tuple, set, frozenset, sorted, reversed, iter, map, filter, sum)
@@ -61,8 +62,13 @@ def check_iterable(x: Any) -> Any:
 def range_of(args: tuple[Any, ...]) -> Any:
     """`range(*args)`: Python's where the numbers are known, else a loop of the kernel."""
     if any(_unknown(a) or isinstance(a, float) for a in args):
-        return serial(*args) if 1 <= len(args) <= 3 else range(*args)
+        return range_loop(*args) if 1 <= len(args) <= 3 else range(*args)
     return range(*args)
+
+
+def range_loop(start: Any, stop: Any = None, step: Any = None) -> LoopFrame:
+    """The loop of the kernel over a range."""
+    return sequential("range()", LoopKind.SERIAL, start, stop, step, ())
 
 
 def signature_error(

@@ -153,7 +153,7 @@ class LoopHandle:
                 self.loc,
                 cls=TileRuntimeError,
                 expected="an immutable name, or a variable",
-                got=f"{name} = {describe(old)} before the loop, another value after one round",
+                got=f"{_shown(old)} before the loop, {_shown(new)} after one round",
                 help=f"make it a variable: `{name} = T.alloc_var(dtype, init=...)`; "
                 "assigning to it then stores",
             )
@@ -182,6 +182,13 @@ _MISSING = object()
 def pick(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
     """Those of `names` that are bound in `known`, with their values."""
     return {n: known[n] for n in names if n in known}
+
+
+def _shown(value: Any) -> str:
+    if value is _MISSING:
+        return "nothing"
+    plain = isinstance(value, (int, float, str, bool, type(None)))
+    return repr(value)[:40] if plain else describe(value)
 
 
 def _present(name: str, known: Mapping[str, Any], loc: Loc, builder: Builder) -> Any:

@@ -89,3 +89,13 @@ def _one(stmt: ast.stmt, known: frozenset[str]) -> tuple[set[str], frozenset[str
         case _:
             found = read_names(stmt, known), known | set(assigned([stmt]))
     return found
+
+
+def bound_in_control(body: Sequence[ast.stmt]) -> frozenset[str]:
+    """The names that a branch or loop of `body` binds, so that they may have no value after it."""
+    found: set[str] = set()
+    for stmt in body:
+        for node in ast.walk(stmt):
+            if isinstance(node, (ast.If, ast.For, ast.While)):
+                found.update(assigned([node]))
+    return frozenset(found)

@@ -35,7 +35,7 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
 }
 _PLAIN_STATEMENTS = (ast.Pass, ast.Import, ast.ImportFrom, ast.FunctionDef)
 _PLAIN_EXPRESSIONS = (
-    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr,
+    ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr,
     ast.FormattedValue, ast.Starred, ast.keyword, ast.arguments, ast.arg, ast.expr_context,
 )  # fmt: skip
 _LAST: dict[type[ast.stmt], str] = {
@@ -63,6 +63,7 @@ class Rewriter(ast.NodeTransformer):
     file: str
     function: str
     attributes: bool = False
+    fragile: frozenset[str] = frozenset()  # names that may have no value where they are read
     locs: list[Loc] = field(default_factory=list[Loc])
     _temps: int = 0
     _deferred: int = 0  # how many lambdas and comprehensions the expression at hand is inside
@@ -385,6 +386,10 @@ class Rewriter(ast.NodeTransformer):
     def _expr_BinOp(self, node: ast.BinOp) -> ast.expr:
         op = ast.Constant(_OPERATORS[type(node.op)])
         return self._tracer("operate", node, op, self.visit(node.left), self.visit(node.right))
+
+    def _expr_Name(self, node: ast.Name) -> ast.expr:
+        fragile = node.id in self.fragile and isinstance(node.ctx, ast.Load)
+        return self._tracer("use", node, _get(node.id)) if fragile else node
 
     def _expr_Subscript(self, node: ast.Subscript) -> ast.expr:
         return self._tracer("item", node, self.visit(node.value), self._index(node.slice))

@@ -11,6 +11,7 @@ from types import CodeType, FunctionType
 from typing import Any, cast
 
 from tilelang.errors import Loc, error
+from tilelang.frontend.names import bound_in_control
 from tilelang.frontend.rewrite import LOCALS, TRACER, Rewriter
 
 _FACTORY, _INNER = "__tilewright_factory", "__tilewright_function"
@@ -59,7 +60,7 @@ def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
             Loc(file, first),
             help="use a `def` statement",
         )
-    rewriter = Rewriter(file, name, attributes)
+    rewriter = Rewriter(file, name, attributes, bound_in_control(node.body))
     loc = rewriter.loc(node)
     used = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
     declared = frozenset(

@@ -26,6 +26,7 @@ from tilelang.frontend.calls import (
     check_builtin,
     check_iterable,
     keeps_arguments,
+    range_loop,
     range_of,
     signature_error,
 )
@@ -45,7 +46,6 @@ from tilelang.ir.build import Builder
 from tilelang.ir.expr import BinaryOp, Const, Var
 from tilelang.ir.tile import Alloc, Assert, Break, Continue, Stmt
 from tilelang.language.buffers import BufferRef, RegionRef, VarRef
-from tilelang.language.loops import serial
 from tilelang.language.pointers import make_tensor
 from tilelang.language.values import Value, condition, describe, is_scalar, logical_not, select
 
@@ -80,6 +80,13 @@ class Tracer:
         self.statement = len(self.builder.statements)
 
     # -- expressions -------------------------------------------------------------------------------
+
+    def use(self, k: int, value: Any) -> Any:
+        """A name is read that may have no value here."""
+        if isinstance(value, Unusable):
+            self._go(k)
+            value.refuse()
+        return value
 
     def item(self, k: int, obj: Any, index: Any) -> Any:
         """`obj[index]`."""
@@ -487,7 +494,7 @@ class Tracer:
         loc = self._go(k)
         check_usable(iterable)
         if isinstance(iterable, range) and self.builder.launch is not None:
-            iterable = serial(iterable.start, iterable.stop, iterable.step)
+            iterable = range_loop(iterable.start, iterable.stop, iterable.step)
         if isinstance(iterable, (Value, BufferRef, RegionRef)):
             raise error(
                 "syntax",

@@ -148,7 +148,7 @@ class Signature:
         if not isinstance(known, wanted):
             raise self._bad(
                 p,
-                f"a {dtype} scalar is needed",
+                f"a scalar of type {dtype} is needed",
                 expected=str(dtype),
                 got=describe_object(value),
                 cls=TileTypeError,
