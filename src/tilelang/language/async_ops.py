@@ -170,7 +170,7 @@ def tma_copy(
     bar = _load_barrier(barrier, load, name)
     mask = 0
     if cluster_mask is not None:
-        mask = known(cluster_mask, f"the cluster_mask of {name}", 1, MAX_CLUSTER_MASK)
+        mask = _mask(cluster_mask, name)
         if not load:
             raise refuse("option", f"cluster_mask of a store by {name}", help="leave it out")
     if leader_scope_threads is not None:
@@ -180,6 +180,10 @@ def tma_copy(
         annotations, leader_scope_threads=leader_scope_threads, eviction_policy=eviction_policy
     )
     builder.emit(sync.TmaCopy(a, b, barrier=bar, cluster_mask=mask, hints=notes, loc=here()))
+
+
+def _mask(cluster_mask: Any, name: str) -> int:
+    return known(cluster_mask, f"the cluster_mask of {name}", 1, MAX_CLUSTER_MASK)
 
 
 def _load_barrier(bar: Any, load: bool, name: str) -> Region | None:
@@ -255,16 +259,12 @@ def copy_cluster(
     in_memory(a.buffer, f"the source of {name}", Memory.SHARED if to_one else Memory.GLOBAL)
     in_memory(b.buffer, f"the destination of {name}", Memory.SHARED)
     _same_dtype(a, b, name)
+    if remote_barrier is not None and not to_one:
+        raise refuse("option", f"remote_barrier of {name} with cluster_mask", help="leave it out")
     bar = None
     if remote_barrier is not None:
-        if not to_one:
-            raise refuse(
-                "option", f"remote_barrier of {name} with cluster_mask", help="leave it out"
-            )
         bar = _barrier(remote_barrier, f"the remote_barrier of {name}", cluster=True)
-    mask = 0
-    if cluster_mask is not None:
-        mask = known(cluster_mask, f"the cluster_mask of {name}", 1, MAX_CLUSTER_MASK)
+    mask = 0 if cluster_mask is None else _mask(cluster_mask, name)
     _eviction(eviction_policy, name)
     notes = hints(
         annotations,

@@ -7,7 +7,8 @@ from typing import Any
 from tilelang.dtypes import DType
 from tilelang.errors import TileNotImplementedError, error
 from tilelang.ir import build, tile
-from tilelang.ir.expr import Load, Region, const
+from tilelang.ir.expr import AddressOf, Expr, Lane, Load, Pack, Region, const
+from tilelang.language.arguments import element, place
 from tilelang.language.buffers import BufferRef, RegionRef, VarRef, here
 from tilelang.language.tileops import matched, region_of
 from tilelang.language.values import Value, as_expr, describe, is_scalar
@@ -16,7 +17,7 @@ MEMORY_ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst
 
 
 def _is_element(x: Any) -> bool:
-    return isinstance(x, VarRef) or (isinstance(x, Value) and isinstance(x.expr, Load))
+    return isinstance(x, VarRef) or (isinstance(x, Value) and isinstance(x.expr, (Load, AddressOf)))
 
 
 def _atomic(
@@ -47,14 +48,14 @@ def _atomic(
             expected="a scalar or a tile",
             got=describe(value),
         )
-    region = region_of(dst, f"the destination of {name}")
-    element = DType(region.dtype)
-    previous = builder.fresh_var(builder.name_hint("previous"), element) if return_prev else None
+    region = element(dst, f"the destination of {name}")
+    stored = DType(region.dtype)
+    previous = builder.fresh_var(builder.name_hint("previous"), stored) if return_prev else None
     builder.emit(
         tile.Atomic(
             op,
             region,
-            as_expr(value, element),
+            as_expr(value, stored),
             previous=previous,
             memory_order=memory_order or "relaxed",
             hints=tuple(sorted(hints.items())),
@@ -162,36 +163,45 @@ def atomic_or(dst: Any, value: Any, memory_order: str | None = None) -> Value | 
     return _atomic(tile.AtomicOp.OR, dst, value, memory_order, False, {})
 
 
-def _lanes(dst: Any, value: Any, count: int, name: str) -> None:
-    corner, source = region_of(dst, name), region_of(value, name)
-    last = tuple(const(1) for _ in corner.extents[:-1])
-    wide = Region(corner.buffer, corner.mins, (*last, const(count)), loc=here())
-    ones = tuple(const(1) for _ in source.extents[:-1])
-    source = Region(source.buffer, source.mins, (*ones, const(count)), loc=here())
-    build.current(name).emit(tile.Atomic(tile.AtomicOp.ADD, wide, source, loc=here()))
+def _lanes(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Value | None:
+    """Adds to `count` neighbouring elements, each atomically by itself."""
+    builder = build.current(name)
+    buffer, indices = place(dst, f"the destination of {name}")
+    stored = DType(buffer.dtype)
+    olds: list[Expr] = []
+    for n, amount in enumerate(_amounts(name, value, count)):
+        region = Region(buffer, _moved(indices, n), tuple(const(1) for _ in indices), loc=here())
+        old = builder.fresh_var("previous", stored) if return_prev else None
+        converted = as_expr(amount, stored)
+        builder.emit(tile.Atomic(tile.AtomicOp.ADD, region, converted, previous=old, loc=here()))
+        if old is not None:
+            builder.define(old)
+            olds.append(old)
+    return Value(Pack(tuple(olds), stored.with_lanes(count))) if olds else None
 
 
-def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> None:
-    """Add two neighbouring elements beginning at `value` to two beginning at `dst`; each is atomic
-    by itself.
+def _moved(indices: tuple[Expr, ...], n: int) -> tuple[Expr, ...]:
+    return indices if n == 0 else (*indices[:-1], (Value(indices[-1]) + n).expr)
+
+
+def _amounts(name: str, value: Any, count: int) -> list[Expr]:
+    """The values to add: lanes of a vector, or neighbouring elements from a place on."""
+    if isinstance(value, Value) and value.expr.dtype.lanes == count:
+        vector = build.current(name).stable(value.expr, "vector")
+        return [Lane(vector, n) for n in range(count)]
+    buffer, indices = place(value, f"the value of {name}")
+    return [Load(buffer, _moved(indices, n), loc=here()) for n in range(count)]
+
+
+def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Value | None:
+    """Add two values to two neighbouring elements from `dst` on; each is atomic by itself.
+
+    `dst` is an element or pointer; `value` a vector of two, or where two elements begin.
+    `return_prev` gives the old values as a vector.
     """
-    _no_previous("T.atomic_addx2", return_prev)
-    _lanes(dst, value, 2, "T.atomic_addx2")
+    return _lanes("T.atomic_addx2", dst, value, 2, return_prev)
 
 
-def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> None:
-    """Add four neighbouring elements beginning at `value` to four beginning at `dst`; each is
-    atomic by itself.
-    """
-    _no_previous("T.atomic_addx4", return_prev)
-    _lanes(dst, value, 4, "T.atomic_addx4")
-
-
-def _no_previous(name: str, return_prev: bool) -> None:
-    if return_prev:
-        raise error(
-            "syntax",
-            f"{name} with return_prev=True is not supported yet",
-            here(),
-            help="use T.atomic_add per element",
-        )
+def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> Value | None:
+    """Add four values to four neighbouring elements from `dst` on; see `atomic_addx2`."""
+    return _lanes("T.atomic_addx4", dst, value, 4, return_prev)
