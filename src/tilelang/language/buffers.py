@@ -29,7 +29,7 @@ from tilelang.ir.expr import (
 )
 from tilelang.ir.node import Node
 from tilelang.ir.simplify import simplify
-from tilelang.ir.tile import Copy, Fill, Store
+from tilelang.ir.tile import Copy, Fill, Store, StoreVector
 from tilelang.language.shapes import check_match, extent, here, plain, shape_of
 from tilelang.language.values import DataType, Value, as_expr, describe, element_type, is_scalar
 
@@ -295,8 +295,24 @@ def store(ref: BufferRef, index: Any, value: Any) -> None:
         src = value.region if isinstance(value, RegionRef) else whole(value.buffer)
         check_match(src, dst, "a store to a slice")
         builder.emit(Copy(src, dst, loc=here()))
+    elif isinstance(value, Value) and value.expr.dtype.lanes > ref.buffer.dtype.lanes:
+        builder.emit(StoreVector(ref.buffer, dst.mins, _lanes_for(dst, value.expr), loc=here()))
     else:
         builder.emit(Fill(dst, _stored(ref, value), loc=here()))
+
+
+def _lanes_for(dst: Region, value: Expr) -> Expr:
+    """A vector as the elements of a slice of one row: one lane to an element."""
+    lanes = value.dtype.lanes
+    if [int_value(e) for e in dst.extents] != [1] * (dst.buffer.rank - 1) + [lanes]:
+        raise _bad(
+            TileRuntimeError,
+            "shape",
+            f"a vector of {lanes} lanes is stored into a slice of {dst.buffer.name}",
+            expected=f"a slice of {lanes} elements of the last axis",
+            got="(" + ", ".join(str(plain(e)) for e in dst.extents) + ")",
+        )
+    return as_expr(value, DType(dst.buffer.dtype).with_lanes(lanes))
 
 
 def _stored(ref: BufferRef, value: Any) -> Expr:
