@@ -146,6 +146,7 @@ def while_(u: Unit, stmt: While) -> None:
     frame = _frame(u, stmt.body)
     if not u.lanes.varies(stmt.cond):
         with u.w.block("while True:"):
+            _turn(u, stmt)
             u.begin(stmt.cond)
             cond = u.expr(stmt.cond)
             with u.w.block(f"if not {cond.text}:"):
@@ -156,6 +157,7 @@ def while_(u: Unit, stmt: While) -> None:
     u.w.line(f"{live} = everyone({u.domain.shape}, {u.mask_text})")
     mask = Val(live, BOOL, u.domain.all, atom=True)
     with u.w.block("while True:"):
+        _turn(u, stmt)
         u.begin(stmt.cond)
         with u.under(mask):
             cond = u.expr(stmt.cond)
@@ -163,6 +165,12 @@ def while_(u: Unit, stmt: While) -> None:
         with u.w.block(f"if not {live}.any():"):
             u.w.line("break")
         _round(u, frame, mask, stmt.body)
+
+
+def _turn(u: Unit, stmt: While) -> None:
+    """Before a round of a loop that may wait for memory, others have their turn."""
+    if u.agents:
+        u.w.line(f"yield agent.turn({u.constant('loc', stmt.loc, stmt.loc)})")
 
 
 def exit_(u: Unit, stmt: Break | Continue | ThreadReturn) -> None:

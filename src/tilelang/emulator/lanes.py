@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region, Var
 from tilelang.ir.node import Effect, Node
-from tilelang.ir.special import RngNext, TestElements
+from tilelang.ir.special import Collective, RngNext, TestElements
+from tilelang.ir.sync import WarpSpecialize
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
@@ -54,7 +55,7 @@ def bodies(stmt: Stmt) -> tuple[Block, ...]:
     match stmt:
         case If():
             return (stmt.then, stmt.orelse)
-        case For() | Pipelined() | While() | Parallel():
+        case For() | Pipelined() | While() | Parallel() | WarpSpecialize():
             return (stmt.body,)
         case _:
             return ()
@@ -152,6 +153,8 @@ class Lanes:
                     returns = (
                         returns or self.leaves_early(stmt.body, apart or self.divides(stmt))[1]
                     )
+                case WarpSpecialize():
+                    returns = returns or self.leaves_early(stmt.body, apart)[1]
                 case _:
                     pass
         return own or returns, returns
@@ -178,7 +181,7 @@ class Lanes:
                     self.names.add(stmt.var.name)
                 split = apart or self.divides(stmt) or self.leaves_early(stmt.body)[0]
                 self._block(stmt.body, split)
-            case Parallel():
+            case Parallel() | WarpSpecialize():
                 self._block(stmt.body, apart)
             case Let():
                 if self.varies(stmt.value):
@@ -188,7 +191,7 @@ class Lanes:
                     self._mark(stmt.buffer)
             case Store() | StoreVector() | TileOp():
                 self._write(stmt, apart)
-            case RngNext():
+            case RngNext() | Collective():
                 self.names.add(stmt.result.name)
             case _:
                 pass

@@ -7,13 +7,15 @@ waits run one after the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilelang.emulator import shadow
+from tilelang.emulator import agents, shadow
+from tilelang.emulator.agents import Agent, Steps
 from tilelang.emulator.check import Checker
 from tilelang.emulator.observe import Observer
 from tilelang.emulator.shadow import Shadow
@@ -84,6 +86,53 @@ class Machine:
                     except Fault as fault:
                         raise self.placed(fault) from None
         self.block = ()
+
+    def launch_agents(
+        self,
+        kernel: Callable[..., Steps],
+        grid: tuple[int, ...],
+        threads: tuple[int, ...],
+        size: int,
+        cluster: tuple[int, ...],
+        together: bool,
+    ) -> None:
+        """Run the blocks of a grid whose threads wait for each other, `size` threads to an agent.
+
+        Blocks of a cluster run at the same time, and all blocks with `together`.
+        """
+        sizes, dims = (*grid, 1, 1)[:3], (*cluster, 1, 1, 1)[:3]
+        barrier = agents.Meeting("T.sync_grid")
+        everyone_ = math.prod(sizes) * math.prod(threads)
+        teams: dict[Block, list[agents.BlockState]] = {}
+        for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0]):
+            index = (x, y, z)
+            key = tuple(i // d for i, d in zip(index, dims, strict=True))
+            members = teams.setdefault(key, [])
+            team = members[0].cluster if members else agents.Team()
+            state = agents.BlockState(
+                index[: len(grid)], math.prod(threads), team, barrier, everyone_
+            )
+            within = [i % d for i, d in zip(index, dims, strict=True)]
+            team.ranks[within[0] + dims[0] * (within[1] + dims[1] * within[2])] = state
+            members.append(state)
+        groups = [[b for t in teams.values() for b in t]] if together else list(teams.values())
+        for blocks in groups:
+            live = [
+                (a, kernel(*b.index, a))
+                for b in blocks
+                for a in agents.block_agents(b, threads, size)
+            ]
+            try:
+                agents.run(live, self._enter)
+                for block in blocks:
+                    self.block = block.index
+                    agents.finish(block)
+            except Fault as fault:
+                raise self.placed(fault) from None
+        self.block = ()
+
+    def _enter(self, agent: Agent) -> None:
+        self.block = agent.block.index
 
     def placed(self, fault: Fault) -> TileError:
         """A fault as an error for the author."""

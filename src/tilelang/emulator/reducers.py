@@ -36,8 +36,14 @@ def alloc(u: Unit, stmt: Alloc) -> None:
     u.begin(*buffer.shape)
     shape, name = tuple_text(u.expr(n).code for n in buffer.shape), u.w.name(buffer.name)
     fresh = u.constant("epoch", Epoch, "class")
-    u.w.line(f"{name} = fresh({shape}, {u.constant('dtype', buffer.dtype, buffer.dtype)})")
-    u.w.line(f"{_epoch(name)} = {fresh}({shape}, {u.access_name(buffer)})")
+    dtype, epoch = u.constant("dtype", buffer.dtype, buffer.dtype), _epoch(name)
+    made = f"{fresh}({shape}, {u.access_name(buffer)})"
+    if u.agents:
+        u.w.line(f"{name} = agent.shared({buffer.name!r}, {shape}, {dtype})")
+        u.w.line(f"{epoch} = agent.once({epoch!r}, lambda: {made})")
+    else:
+        u.w.line(f"{name} = fresh({shape}, {dtype})")
+        u.w.line(f"{epoch} = {made}")
     u.stores[buffer.name] = Storage(name, buffer, u.access(buffer))
 
 

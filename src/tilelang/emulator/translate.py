@@ -26,6 +26,8 @@ from tilelang.emulator import (
     storage,
     tiles,
     vectors,
+    waits,
+    warps,
 )
 from tilelang.emulator.lanes import Lanes, nodes_of, roots_of, statements
 from tilelang.emulator.observe import Observer, hook, one
@@ -36,6 +38,7 @@ from tilelang.emulator.watched import Watched
 from tilelang.emulator.writer import Writer
 from tilelang.errors import error
 from tilelang.ir.expr import AddressOf, Buffer, Const, Load, LoadVector, Region, Var, int_value
+from tilelang.ir.special import Collective
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
@@ -145,7 +148,11 @@ def statement(u: Unit, stmt: Stmt) -> None:
     """Translate one statement, and what the observer asks for after it."""
     if stmt.loc is not None:
         u.w.loc = stmt.loc
-    _statement(u, stmt)
+    if u.agents and waits.together(u, stmt):
+        with u.w.block(f"if (yield from agent.meet({waits.team_text(u)})):"):
+            _statement(u, stmt)
+    else:
+        _statement(u, stmt)
     watched = u.observer is not None and not isinstance(
         stmt, (Launch, Break, Continue, ThreadReturn)
     )
@@ -154,7 +161,7 @@ def statement(u: Unit, stmt: Stmt) -> None:
 
 
 def _statement(u: Unit, stmt: Stmt) -> None:
-    translator = special.STATEMENTS.get(type(stmt))
+    translator = _STATEMENTS.get(type(stmt))
     if translator is not None:
         if u.checks is None:
             translator(u, stmt)
@@ -185,6 +192,9 @@ def _statement(u: Unit, stmt: Stmt) -> None:
             _declaration(u, stmt)
 
 
+_STATEMENTS = {**special.STATEMENTS, **waits.STATEMENTS, Collective: warps.collective}
+
+
 def _declaration(u: Unit, stmt: Stmt) -> None:
     match stmt:
         case Alloc():
@@ -197,6 +207,8 @@ def _declaration(u: Unit, stmt: Stmt) -> None:
             _print(u, stmt)
         case Assert():
             _assert(u, stmt)
+        case SyncThreads() if u.agents:
+            waits.sync_threads(u, stmt)
         case SyncThreads():
             _sync(u, stmt)
         case Assume():
@@ -229,6 +241,9 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
             _workspace(u, buffer)
         return
     kind, name = memory(u, buffer), u.w.name(buffer.name)
+    if u.agents and kind in (Memory.BARRIER, Memory.CLUSTER_BARRIER):
+        waits.alloc_barriers(u, stmt)
+        return
     if kind is Memory.REDUCER:
         reducers.alloc(u, stmt)
         return
@@ -251,7 +266,9 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
     own = vectors.shape_text(u, buffer.dtype, buffer.shape)
     shape = f"{u.domain.shape} + {own}" if lanes else own
     dtype = u.constant("dtype", buffer.dtype, buffer.dtype)
-    if init is None:
+    if init is None and u.agents and u.domain.threads and not u.private(buffer):
+        u.w.line(f"{name} = agent.shared({buffer.name!r}, {shape}, {dtype})")
+    elif init is None:
         u.w.line(f"{name} = fresh({shape}, {dtype})")
     else:
         behind = "[..., None, :]" if buffer.dtype.is_vector else "[..., None]"
@@ -323,12 +340,18 @@ def _launch(u: Unit, stmt: Launch) -> None:
     for var, extent in zip(stmt.vars, grid, strict=False):
         u.define(var, Val("", var.dtype, low=0, high=max(extent.high - 1, 0)))
     name = u.w.fresh("kernel")
-    with u.w.block(f"def {name}({', '.join(u.w.name(v.name) for v in stmt.vars)}):"):
+    u.agents = waits.needs_agents(stmt.body)
+    params = [u.w.name(v.name) for v in stmt.vars] + (["agent"] if u.agents else [])
+    settings = ""
+    with u.w.block(f"def {name}({', '.join(params)}):"):
         outer = u.domain, u.lanes, u.frames
-        _threads(u, stmt)
-        u.lanes = Lanes(
-            stmt.body, u.domain.names, lambda b: memory(u, b) in (Memory.LOCAL, Memory.VAR), u.roots
-        )
+        extents = _extents(u, stmt)
+        seeds = [v.name for v, n in zip(stmt.thread_vars, extents, strict=False) if n != 1]
+        u.lanes = Lanes(stmt.body, seeds, u.private, u.roots)
+        if u.agents:
+            settings = waits.enter(u, stmt, extents)
+        else:
+            _threads(u, stmt, extents)
         if u.checks is not None:
             u.checks.enter(u)
         special.begin_block(u, stmt.body)
@@ -342,14 +365,25 @@ def _launch(u: Unit, stmt: Launch) -> None:
         )
         u.statements(stmt.body, u.at_end)
         u.domain, u.lanes, u.frames = outer
+        if u.agents:
+            u.w.line("yield from ()  # a kernel that waits is a generator")
     u.w.loc = stmt.loc
-    u.w.line(f"machine.launch({name}, {tuple_text(e.code for e in grid)})")
+    grid_text = tuple_text(e.code for e in grid)
+    if u.agents:
+        u.w.line(f"machine.launch_agents({name}, {grid_text}, {settings})")
+        u.agents = False
+    else:
+        u.w.line(f"machine.launch({name}, {grid_text})")
 
 
-def _threads(u: Unit, stmt: Launch) -> None:
-    """Make the threads of a block the lanes: z outermost, x innermost; axes of one thread drop out."""
+def _extents(u: Unit, stmt: Launch) -> tuple[int, ...]:
+    """The threads of a block along x, y and z."""
     default = 128 if u.dialect is Dialect.COMMON else 1
-    extents = (*(stmt.threads or (default,)), 1, 1)[:3]
+    return (*(stmt.threads or (default,)), 1, 1)[:3]
+
+
+def _threads(u: Unit, stmt: Launch, extents: tuple[int, ...]) -> None:
+    """Make the threads of a block the lanes: z outermost, x innermost; axes of one thread drop out."""
     axes = [
         (v, n) for v, n in reversed(list(zip(stmt.thread_vars, extents, strict=False))) if n != 1
     ]

@@ -72,6 +72,10 @@ class Unit:
     checks: Watched | None = None
     observer: Observer | None = None
     at_end: Callable[[], None] | None = None
+    agents: bool = False
+    agent_threads: int = 0
+    team: tuple[int, ...] | None = None
+    team_size: int = 1
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -158,6 +162,10 @@ class Unit:
         if found.lanes and found.owner is not self.domain:
             self.refuse_threads(f"every thread has a {buffer.name} of its own")
         return found
+
+    def private(self, buffer: Buffer) -> bool:
+        """Whether a buffer is each thread's own."""
+        return memory_of(self.dialect, buffer.scope) in (Memory.LOCAL, Memory.VAR)
 
     def on_chip(self, buffer: Buffer) -> bool:
         """Whether a buffer lies in a memory of the chip, where an index outside is a fault."""

@@ -1,0 +1,139 @@
+"""Runs one program that asks for a GPU on the emulator; see conformance.py.
+
+What enters: the path of a program, and a chip. What leaves: one line that begins with OUTCOME. torch
+devices named `cuda` become the CPU, and what torch says about a GPU is what an H100 would say.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import types
+import warnings
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+def _on_cpu(x: Any) -> Any:
+    """`x` with every CUDA device in it replaced by the CPU."""
+    if isinstance(x, torch.device):
+        return torch.device("cpu") if x.type == "cuda" else x
+    if isinstance(x, str) and (x == "cuda" or x.startswith("cuda:")):
+        return "cpu"
+    if isinstance(x, (tuple, list)) and not isinstance(x, torch.Size):
+        return type(x)(_on_cpu(v) for v in x) if type(x) in (tuple, list) else x
+    return x
+
+
+class CudaIsCpu(TorchFunctionMode):
+    """Carries out every torch call that names a CUDA device on the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func is torch.Tensor.is_cuda.__get__:
+            return True
+        moved = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
+        return func(*_on_cpu(tuple(args)), **moved)
+
+
+class _Event:
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def record(self, *_: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, _: Any) -> float:
+        return 1.0
+
+
+def pretend_gpu() -> None:
+    """Make `torch.cuda` answer as on a machine with one H100."""
+    properties = types.SimpleNamespace(
+        name="NVIDIA H100", major=9, minor=0, multi_processor_count=132, total_memory=80 << 30
+    )
+    properties.L2_cache_size = 50 << 20
+    properties.shared_memory_per_block_optin = 232448
+    answers: dict[str, Any] = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda *_: None,
+        "synchronize": lambda *_: None,
+        "empty_cache": lambda: None,
+        "manual_seed": lambda *_: None,
+        "manual_seed_all": lambda *_: None,
+        "get_device_capability": lambda *_: (9, 0),
+        "get_device_properties": lambda *_: properties,
+        "get_device_name": lambda *_: properties.name,
+        "is_bf16_supported": lambda *_: True,
+        "Event": _Event,
+    }
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)
+
+
+def redirect_targets(chip: str) -> None:
+    """Let every CUDA target, and the default one, mean the emulator of `chip`."""
+    os.environ["TILELANG_DEFAULT_TARGET"] = f"emulate:{chip}"
+    from tilelang.runtime import resolve as module
+
+    resolve = module.resolve
+
+    def redirected(spec: Any = None, default: str = "auto") -> Any:
+        text = str(spec.get("kind") if isinstance(spec, dict) else spec)
+        wanted = spec is not None and (text.startswith("cuda") or text == "auto")
+        return resolve(f"emulate:{chip}" if wanted else spec, default)
+
+    module.resolve = redirected
+    for user in ("compile", "checking"):
+        __import__(f"tilelang.runtime.{user}")
+        sys.modules[f"tilelang.runtime.{user}"].resolve = redirected  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def outcome_of(exc: BaseException) -> tuple[str, str]:
+    """What an exception says about the program: the outcome and one line of reason."""
+    from tilelang.errors import InternalError, TileError
+
+    reason = f"{type(exc).__name__}: {exc}"
+    if isinstance(exc, ModuleNotFoundError) and not str(exc.name).startswith("tilelang"):
+        return "needs a package", str(exc.name)
+    if isinstance(exc, TileError):
+        return "refused", exc.diagnostics[0].message if exc.diagnostics else reason
+    if isinstance(exc, AssertionError) and not isinstance(exc, InternalError):
+        return "wrong", reason
+    return "failed", reason
+
+
+def main() -> None:
+    """Run the program named on the command line."""
+    path, chip = sys.argv[1:3]
+    warnings.filterwarnings("ignore")
+    sys.argv = [path]
+    sys.path.insert(0, os.path.dirname(path))
+    pretend_gpu()
+    redirect_targets(chip)
+    has_main = "__main__" in open(path, encoding="utf-8").read()
+    outcome, reason = ("passed", "") if has_main else ("loads", "")
+    try:
+        with CudaIsCpu():
+            runpy.run_path(path, run_name="__main__")
+    except SystemExit as exc:
+        if exc.code not in (None, 0):
+            outcome, reason = "failed", f"exit {exc.code}"
+    except BaseException as exc:
+        outcome, reason = outcome_of(exc)
+        if os.environ.get("CONFORMANCE_TRACE"):
+            import traceback
+
+            traceback.print_exc()
+    line = " ".join(reason.split())[:200]
+    print(f"\nOUTCOME\t{outcome}\t{line}", flush=True)
+    os._exit(0)
+
+
+main()
