@@ -100,7 +100,7 @@ class Diagnostic:
         }
 
 
-# The kinds of finding, each with the question it answers; docs/errors.md is generated from this table.
+# The kinds of finding, each with the question it answers; a test holds docs/errors.md to this table.
 KINDS: dict[str, str] = {
     "argument": "Do the arguments of a launch fit the kernel's signature?",
     "async": "Is asynchronous work waited for before its result is used?",

@@ -387,7 +387,9 @@ _ROWS: Mapping[tuple[Dialect, str], ScopeRow] = {
 
 def _index_memories() -> dict[tuple[Dialect, str], Memory]:
     """Scope string to memory, per dialect; what a row declares wins over other uses of a string."""
-    index = {(entry.dialect, entry.scope): entry.memory for entry in SCOPES}
+    # Parameters are in global memory in every dialect, whether or not it allocates there.
+    index = {(dialect, "global"): Memory.GLOBAL for dialect in Dialect}
+    index |= {(entry.dialect, entry.scope): entry.memory for entry in SCOPES}
     for entry in SCOPES:
         for scope in (entry.bool_scope, *entry.synonyms, *(newer.scope for newer in entry.newer)):
             if scope is not None:

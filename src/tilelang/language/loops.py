@@ -4,7 +4,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,15 @@ class LoopFrame:
             builder.ranges[var] = interval(low.lo, high.hi)
         values = [Value(v) for v in self._vars]
         return values if self.as_tuple or len(values) != 1 else values[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Never: a loop of the kernel is entered by the frontend, in a function that is traced."""
+        raise _bad(
+            "syntax",
+            f"{self.what} is iterated over by Python itself",
+            expected="a `for` statement directly in a kernel or macro",
+            help="decorate the function that holds the loop with @T.macro",
+        )
 
     def leave(self, builder: Builder) -> None:
         """Close the body and emit the loop."""
