@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tilelang.dtypes import DType
 from tilelang.dtypes.convert import converter
+from tilelang.emulator import ieee
 from tilelang.emulator.storage import Array
 from tilelang.ir.functions import FUNCTIONS, Accepts, Gives
 
 Function = Callable[..., Any]
+Unary = Callable[[Any], Any]
 
 F32, F64 = DType("float32"), DType("float64")
 
@@ -113,21 +114,24 @@ def function(name: str, dtype: DType, params: tuple[Any, ...] = ()) -> Function:
     """
     row = FUNCTIONS[name]
     if name.startswith("ieee_"):
-        return _ieee(name.removeprefix("ieee_"), dtype, params[0] if params else "rn")
+        mode = str(params[0]) if params else "rn"
+        return ieee.operation(name.removeprefix("ieee_"), dtype, mode)
     if name in _INT and not (row.accepts is Accepts.NUMBER and dtype.is_float):
         return _integers(_INT[name], dtype, row.gives)
     if name in _EXACT:
         return _exact(_EXACT[name], dtype, row.gives is Gives.BOOL)
     if name == "fma":
-        return _rounded(_fma64 if dtype.name == "float64" else _fma32, dtype, F64)
+        return ieee.operation("fma", dtype)
     return _rounded(_FLOAT[name], dtype)
 
 
 def _in(dtype: DType, wide: DType) -> Function:
     """The operand in the type that is computed in."""
-    if dtype.numpy == wide.numpy:
-        return lambda x: x
-    return converter(dtype, wide)
+    return _same if dtype.numpy == wide.numpy else converter(dtype, wide)
+
+
+def _same(x: Any) -> Any:
+    return x
 
 
 def _rounded(fn: Function, dtype: DType, inner: DType | None = None) -> Function:
@@ -135,8 +139,8 @@ def _rounded(fn: Function, dtype: DType, inner: DType | None = None) -> Function
     wide = inner or (F64 if dtype.name == "float64" else F32)
     enter = _in(dtype, wide)
     leave = converter(wide, dtype)
-    if dtype.numpy == wide.numpy and dtype.name == wide.name:
-        return lambda *xs: fn(*xs)
+    if dtype == wide:
+        return fn
     return lambda *xs: leave(np.asarray(fn(*(enter(x) for x in xs)), wide.numpy))
 
 
@@ -145,10 +149,13 @@ def _exact(fn: Function, dtype: DType, gives_bool: bool) -> Function:
     if dtype.name in ("float16", "float32", "float64"):
         return fn
     enter = _in(dtype, F32)
-    if gives_bool:
-        return lambda x: fn(enter(x))
     leave = converter(F32, dtype, "", saturate=False)
-    return lambda x: leave(np.asarray(fn(enter(x)), np.float32))
+
+    def apply(x: Any) -> Any:
+        result = fn(enter(x))
+        return result if gives_bool else leave(np.asarray(result, np.float32))
+
+    return apply
 
 
 def _integers(fn: Function, dtype: DType, gives: Gives) -> Function:
@@ -173,6 +180,22 @@ def _via64(fn: Function) -> Function:
 _erf64 = np.frompyfunc(math.erf, 1, 1)
 
 
+def _erf(x: Any) -> Any:
+    return np.asarray(_erf64(x), np.float64)
+
+
+def _exp10(x: Any) -> Any:
+    return np.power(10.0, x)
+
+
+def _rsqrt(x: Any) -> Any:
+    return 1.0 / np.sqrt(x)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
 def _round_away(x: Any) -> Any:
     whole = np.trunc(x)
     return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(np.ones_like(x), x), whole)
@@ -191,7 +214,7 @@ def _ldexp(x: Any, y: Any) -> Any:
 _FLOAT: dict[str, Function] = {
     "exp": np.exp,
     "exp2": np.exp2,
-    "exp10": _via64(lambda x: np.power(10.0, x)),
+    "exp10": _via64(_exp10),
     "log": np.log,
     "log2": np.log2,
     "log10": np.log10,
@@ -209,10 +232,10 @@ _FLOAT: dict[str, Function] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
-    "erf": _via64(lambda x: np.asarray(_erf64(x), np.float64)),
-    "rsqrt": _via64(lambda x: 1.0 / np.sqrt(x)),
-    "sigmoid": _via64(lambda x: 1.0 / (1.0 + np.exp(-x))),
-    "fast_rcp": lambda x: np.ones_like(x) / x,
+    "erf": _via64(_erf),
+    "rsqrt": _via64(_rsqrt),
+    "sigmoid": _via64(_sigmoid),
+    "fast_rcp": np.reciprocal,
     "fmod": np.fmod,
     "pow": np.power,
     "atan2": np.arctan2,
@@ -307,155 +330,3 @@ _INT: dict[str, Function] = {
     "abs": _iabs,
     "iclamp": _iclamp,
 }
-
-# Exactly rounded operations -----------------------------------------------------------------------
-
-
-def _odd_sum(x: Array, y: Array) -> Array:
-    """x + y in float64, rounded to odd: inexact results have an odd last bit, so that rounding
-    again is harmless.
-    """
-    total = x + y
-    back = total - x
-    lost = (x - (total - back)) + (y - back)
-    return _to_odd(total, lost)
-
-
-def _to_odd(near: Array, lost: Array) -> Array:
-    """`near` moved by at most one step towards `near + lost`, so that its last bit is odd unless
-    `lost` is 0.
-    """
-    bits = np.asarray(near, np.float64).view(np.int64)
-    even = (bits & 1) == 0
-    away = (lost > 0) == (near > 0)
-    moved = np.where(away, bits + 1, bits - 1)
-    use = np.isfinite(near) & np.isfinite(lost) & (lost != 0) & even
-    return np.where(use, moved, bits).view(np.float64)
-
-
-def _fma32(x: Any, y: Any, z: Any) -> Array:
-    """x * y + z of float32 values (or narrower) as a float64 that rounds once more without error."""
-    x, y, z = (np.asarray(v, np.float64) for v in (x, y, z))
-    return _odd_sum(x * y, z)
-
-
-def _fma_fraction(x: float, y: float, z: float) -> float:
-    if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
-        return x * y + z
-    total = Fraction(x) * Fraction(y) + Fraction(z)
-    if total == 0:
-        return x * y + z if x * y == 0 else 0.0
-    try:
-        return float(total)
-    except OverflowError:
-        return math.inf if total > 0 else -math.inf
-
-
-_fma64_each = np.frompyfunc(_fma_fraction, 3, 1)
-
-
-def _fma64(x: Any, y: Any, z: Any) -> Array:
-    """x * y + z of float64 values, rounded once."""
-    return np.asarray(_fma64_each(x, y, z), np.float64)
-
-
-_MODES = {"rn": "rn", "rz": "rz", "ru": "rp", "rd": "rm", "rp": "rp", "rm": "rm"}
-
-
-def _ieee(op: str, dtype: DType, mode: str) -> Function:
-    """An operation rounded as `mode` says."""
-    if mode not in _MODES:
-        raise ValueError(f"unknown rounding {mode!r}; expected one of {', '.join(_MODES)}")
-    if dtype.name == "float64":
-        return _ieee64(op, _MODES[mode])
-    enter, leave = _in(dtype, F64), converter(F64, dtype, _MODES[mode])
-    fn = _IEEE32[op]
-    return lambda *xs: leave(
-        np.asarray(fn(*(np.asarray(enter(x), np.float64) for x in xs)), np.float64)
-    )
-
-
-def _odd_div(x: Array, y: Array) -> Array:
-    q = x / y
-    # q * y is exact after splitting: both have at most 53 bits, so the remainder comes from an
-    # exact fma.
-    rest = _fma64(-q, y, x)
-    return _to_odd(q, np.where(y < 0, -rest, rest))
-
-
-def _odd_sqrt(x: Array) -> Array:
-    root = np.sqrt(x)
-    return _to_odd(root, _fma64(-root, root, x))
-
-
-def _odd_rsqrt(x: Array) -> Array:
-    return 1.0 / np.sqrt(x)
-
-
-_IEEE32: dict[str, Function] = {
-    "add": _odd_sum,
-    "sub": lambda x, y: _odd_sum(x, -y),
-    "mul": np.multiply,
-    "fma": _fma32,
-    "rcp": lambda x: _odd_div(np.ones_like(x), x),
-    "sqrt": _odd_sqrt,
-    "rsqrt": _odd_rsqrt,
-    "div": _odd_div,
-}
-
-
-def _ieee64(op: str, mode: str) -> Function:
-    each = np.frompyfunc(
-        lambda *xs: _directed(op, mode, *xs),
-        {"fma": 3, "rcp": 1, "sqrt": 1, "rsqrt": 1}.get(op, 2),
-        1,
-    )
-    return lambda *xs: np.asarray(each(*xs), np.float64)
-
-
-def _directed(op: str, mode: str, *xs: float) -> float:
-    """One float64 operation with directed rounding, from the exact value of the result."""
-    near = float(_IEEE64_NEAR[op](*(np.float64(x) for x in xs)))
-    if not math.isfinite(near) or mode == "rn" or not all(map(math.isfinite, xs)):
-        return near
-    side = _side(op, near, *(Fraction(x) for x in xs))
-    if side == 0:
-        return near
-    up = mode == "rp" or (mode == "rz" and near < 0)
-    if up:
-        return near if side > 0 else math.nextafter(near, math.inf)
-    return near if side < 0 else math.nextafter(near, -math.inf)
-
-
-_IEEE64_NEAR: dict[str, Function] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "fma": lambda x, y, z: _fma_fraction(float(x), float(y), float(z)),
-    "rcp": lambda x: 1.0 / x,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "div": np.divide,
-}
-
-
-def _side(op: str, near: float, *xs: Fraction) -> Fraction:
-    """Positive if `near` lies above the exact result, negative if below, 0 if it is exact."""
-    value = Fraction(near)
-    match op:
-        case "add":
-            return value - (xs[0] + xs[1])
-        case "sub":
-            return value - (xs[0] - xs[1])
-        case "mul":
-            return value - xs[0] * xs[1]
-        case "fma":
-            return value - (xs[0] * xs[1] + xs[2])
-        case "rcp":
-            return value - 1 / xs[0]
-        case "div":
-            return value - xs[0] / xs[1]
-        case "sqrt":
-            return value * value - xs[0]
-        case _:
-            return value * value * xs[0] - 1

@@ -6,7 +6,7 @@ that translate expressions, accesses and statements, all of which write through 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -236,7 +236,7 @@ class Unit:
         return Val(f"{a.text} & {b.text}", b.dtype, a.axes | b.axes)
 
     @contextmanager
-    def under(self, mask: Val | None) -> Iterator[None]:
+    def under(self, mask: Val | None) -> Generator[None]:
         """Statements written inside are for the lanes of `mask` only."""
         before = self.mask
         self.mask = mask

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,7 +46,7 @@ class Writer:
         self.locs.append(self.loc)
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str) -> Generator[None]:
         """Lines written inside belong to `head`, which is `if ...:` or the like."""
         self.line(head)
         before = len(self.lines)
