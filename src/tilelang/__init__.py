@@ -27,6 +27,11 @@ from tilelang.runtime.installation import warn_if_mixed
 for _name, _value in LANGUAGE_NAMES.items():
     setattr(language, _name, _value)
 
+# The profiler is built on the runtime, and costs its import only when it is used.
+JITKernel.profiler = lambda *args, **kwargs: compat.attribute("profiler").get_profiler(
+    *args, **kwargs
+)
+
 warn_if_mixed()
 compat.install()
 

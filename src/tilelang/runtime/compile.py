@@ -64,7 +64,9 @@ def compile(
 
 
 def _warnings(func: PrimFunc, target: Target) -> list[Diagnostic]:
-    return [d for d in check_function(func.ir, target, chips=CHIPS) if d.severity is Severity.WARNING]
+    return [
+        d for d in check_function(func.ir, target, chips=CHIPS) if d.severity is Severity.WARNING
+    ]
 
 
 def _unused(backend: str | None, host: Any, flags: Sequence[str] | str | None) -> list[str]:

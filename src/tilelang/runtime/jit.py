@@ -140,6 +140,24 @@ class JITImpl:
         """The source that runs for these arguments."""
         return self.compile(*args, **kwargs).get_kernel_source()
 
+    def key_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What tells calls apart that may need different kernels: compile-time arguments and sizes."""
+        if self._eager is None:
+            bound = self.signature.bind_partial(*args, **kwargs)
+            return self._key(bound.arguments)
+        bound = self.signature.bind_partial(*args, **kwargs)
+        runtime = {n: v for n, v in bound.arguments.items() if n in self._eager.runtime}
+        values = {n: v for n, v in bound.arguments.items() if n not in runtime}
+        shapes = {n: list(getattr(v, "shape", ())) for n, v in runtime.items()}
+        return self._key({**values, "": shapes})
+
+    def runtime_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arguments of the launch among those of an eager call."""
+        if self._eager is None:
+            return []
+        bound = self.signature.bind_partial(*args, **kwargs)
+        return [bound.arguments[n] for n in self._eager.runtime]
+
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from tilelang.emulator import Program
-from tilelang.errors import Diagnostic, error
+from tilelang.errors import Diagnostic, InternalError, TileValueError, error
 from tilelang.frontend import PrimFunc
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
@@ -101,6 +101,39 @@ class JITKernel:
                 "option", f"show_source({which!r})", expected="'kernel' or 'both'", got=repr(which)
             )
         print(self.get_kernel_source())  # noqa: T201 - that is what it is for
+
+    tuned: Any = None
+    """What the tuner found, for a kernel that it chose."""
+
+    def get_tuner_result(self) -> Any:
+        """The tuner's result. ValueError for a kernel that was not tuned."""
+        if self.tuned is None:
+            raise error("value", f"kernel {self.ir.name} was not tuned", cls=TileValueError)
+        return self.tuned
+
+    @property
+    def config(self) -> Any:
+        """The configuration that the tuner chose, None without a tuner."""
+        return None if self.tuned is None else self.tuned.config
+
+    @property
+    def latency(self) -> float | None:
+        """Milliseconds per call that the tuner measured, None without a tuner."""
+        return None if self.tuned is None else self.tuned.latency
+
+    @property
+    def ref_latency(self) -> float | None:
+        """Milliseconds per call of the tuner's reference, None without one."""
+        return None if self.tuned is None else self.tuned.ref_latency
+
+    profiler: ClassVar[Callable[..., Any] | None] = None
+    """What makes the profiler of a kernel; the package puts it here, as it is built on this class."""
+
+    def get_profiler(self, *args: Any, **kwargs: Any) -> Any:
+        """A `Profiler` of this kernel: `get_profiler(tensor_supply_type=TensorSupplyType.Auto)`."""
+        if JITKernel.profiler is None:
+            raise InternalError("the profiler is not registered")
+        return JITKernel.profiler(self, *args, **kwargs)
 
     def memory(self) -> MemoryReport:
         """The buffers and their sizes against the capacities of the target's chip."""
