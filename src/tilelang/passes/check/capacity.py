@@ -15,6 +15,8 @@ from tilelang.ir.tile import Alloc
 from tilelang.isa.target import Per
 from tilelang.passes.check.program import Program, listed, shape_text
 from tilelang.passes.check.report import (
+    CELL_BITS,
+    LANES,
     LaunchReport,
     Row,
     Total,
@@ -24,9 +26,6 @@ from tilelang.passes.check.report import (
     table,
 )
 from tilelang.scopes import DYNAMIC_SHARED, Memory, Unit
-
-LANES = 128  # PTX ISA, Tensor Memory: rows of a CTA's Tensor Memory
-_CELL_BITS = 32
 
 
 def memories_fit(program: Program) -> Iterator[Diagnostic]:
@@ -162,13 +161,13 @@ def tensor_memory_shapes(program: Program) -> Iterator[Diagnostic]:
         bits = alloc.buffer.dtype.bits * alloc.buffer.dtype.lanes
         if rows is not None and rows > LANES:
             yield _too_many_rows(program, alloc, rows)
-        if bits > _CELL_BITS:
+        if bits > CELL_BITS:
             yield Diagnostic(
                 "dtype",
                 f"{alloc.buffer.dtype} does not fit a cell of Tensor Memory",
                 alloc.loc,
                 label=program.allocated(alloc.buffer),
-                expected=f"an element type of at most {_CELL_BITS} bits",
+                expected=f"an element type of at most {CELL_BITS} bits",
                 got=f"{alloc.buffer.dtype}, {bits} bits",
             )
         yield from _rounding(program, alloc)

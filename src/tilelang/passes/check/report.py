@@ -27,7 +27,11 @@ from tilelang.passes.check.program import (
 from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.scopes import Memory, Unit, facts, is_static
 
-_BITS = 32  # of a register, and of a cell of Tensor Memory
+CELL_BITS = 32
+"""Bits of a register, and of a cell of Tensor Memory (PTX ISA, Tensor Memory)."""
+
+LANES = 128
+"""Rows of the Tensor Memory of a block (PTX ISA, Tensor Memory)."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +253,7 @@ def row_of(
     unit = facts(memory).unit
     if unit is Unit.REGISTERS and size is not None:
         share = threads if facts(memory).divided else 1
-        amount = _ceildiv(_ceildiv(size, _BITS // 8), share)
+        amount = _ceildiv(_ceildiv(size, CELL_BITS // 8), share)
     elif unit is Unit.COLUMNS:
         asked = columns(program, buffer)
         amount = None if asked is None else rounded_columns(program.target, asked)
@@ -286,8 +290,8 @@ def columns(program: Program, buffer: Buffer) -> int | None:
     roles = program.gemm_roles(buffer)
     packed = "a" in roles and "c" not in roles
     bits = buffer.dtype.bits * buffer.dtype.lanes
-    cell = bits if packed else max(bits, _BITS)
-    return -(-per_lane * cell // _BITS)
+    cell = bits if packed else max(bits, CELL_BITS)
+    return -(-per_lane * cell // CELL_BITS)
 
 
 def rounded_columns(target: Target, asked: int) -> int:
