@@ -79,7 +79,9 @@ def known(x: Any, what: str, low: int, high: int, *, multiple: int = 1) -> int:
         of = f", a multiple of {multiple}" if multiple > 1 else ""
         raise refuse(
             "value",
-            f"{what} must be an integer known when the kernel is compiled",
+            f"{what} is {x}"
+            if isinstance(value, (int, float))
+            else f"{what} must be an integer that is known when the kernel is compiled",
             cls=TileValueError,
             expected=f"{low} to {high}{of}",
             got=str(x),
@@ -93,7 +95,7 @@ def choice(value: Any, what: str, allowed: Iterable[str]) -> str:
     if value not in words:
         raise refuse(
             "value",
-            what,
+            f"{what} is {value!r}",
             cls=TileValueError,
             expected=" or ".join(repr(w) for w in words),
             got=repr(value),

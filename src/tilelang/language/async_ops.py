@@ -375,7 +375,7 @@ def warpgroup_fence_operand(
     if dtype is not None and element_type(dtype) != buffer.dtype:
         raise refuse(
             "dtype",
-            f"the dtype of {name}",
+            f"the dtype of {name} is {dtype}",
             cls=TileValueError,
             expected=str(buffer.dtype),
             got=str(dtype),

@@ -84,7 +84,9 @@ def gemm_sp(
     bits = 2 if a.dtype.bits < 32 else 4
     if (rows, words * e.dtype.bits) != (m, half * bits):
         expected = (m, half * bits // e.dtype.bits)
-        raise _shape_error(name, f"the metadata E of {e.dtype}", expected, (rows, words))
+        raise _shape_error(
+            name, f"the shape of the metadata E of {e.dtype}", expected, (rows, words)
+        )
     builder.emit(
         GemmSparse(
             a,
@@ -215,7 +217,11 @@ def _four(at: Place, what: str, dtype: str) -> list[Expr]:
     buffer, indices = at
     if buffer.dtype != dtype:
         raise refuse(
-            "dtype", f"{what} of T.dp4a", cls=TileValueError, expected=dtype, got=str(buffer.dtype)
+            "dtype",
+            f"{what} of T.dp4a has type {buffer.dtype}",
+            cls=TileValueError,
+            expected=dtype,
+            got=str(buffer.dtype),
         )
     out: list[Expr] = []
     for n in range(4):
@@ -235,7 +241,11 @@ def dp4a(A: Any, B: Any, C: Any) -> None:
     buffer, indices = target
     if buffer.dtype != _INT32:
         raise refuse(
-            "dtype", "C of T.dp4a", cls=TileValueError, expected="int32", got=str(buffer.dtype)
+            "dtype",
+            f"C of T.dp4a has type {buffer.dtype}",
+            cls=TileValueError,
+            expected="int32",
+            got=str(buffer.dtype),
         )
     total: Expr = Load(buffer, indices, loc=here())
     pairs = zip(
@@ -273,9 +283,13 @@ def im2col(
     builder = launched(name)
     image, tile = region_of(img, f"the image of {name}"), region_of(col, f"the tile of {name}")
     if image.buffer.rank != 4:
-        raise _shape_error(name, "the image", "(N, H, W, C)", shape_text(image.extents))
+        raise _shape_error(
+            name, "the image has another shape", "(N, H, W, C)", shape_text(image.extents)
+        )
     if sum(int_value(x) != 1 for x in tile.extents[:-2]) or tile.buffer.rank < 2:
-        raise _shape_error(name, "the tile", "(rows, columns)", shape_text(tile.extents))
+        raise _shape_error(
+            name, "the tile has another shape", "(rows, columns)", shape_text(tile.extents)
+        )
     if image.dtype != tile.dtype:
         raise refuse("dtype", f"{name} from {image.dtype} to {tile.dtype}", expected="one dtype")
     hints(annotations, eviction_policy=eviction_policy)

@@ -6,6 +6,7 @@ waits for; nothing is accepted and ignored.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable
@@ -138,7 +139,7 @@ LATER: dict[str, Later] = {
             let(v, value, body=None) type_annotation(dtype) target(target_config, host=None)
             tvm_access_ptr(ptype, data, offset, extent, rw_mask)
             has_let_value(var) get_let_value(var) ret(val, span=None) tir
-            Add And Any anylist_getitem anylist_resetitem anylist_setitem_call_cpacked
+            Add And anylist_getitem anylist_resetitem anylist_setitem_call_cpacked
             anylist_setitem_call_packed arg Assert axis block_name_suffix_context boolean
             broadcast buffer buffer_decl buffer_var BufferLoad Call call_cpacked
             call_cpacked_lowered call_kernel call_packed call_packed_lowered CallEffectKind
@@ -191,8 +192,14 @@ class Namespace:
             raise AttributeError(name)
         if name in self._rows:
             return self._rows[name].function(self._prefix)
+        near = difflib.get_close_matches(name, self._rows, n=2)
         raise error(
-            "name", f"{self._prefix} has no name {name}", here(), cls=TileNameError, got=name
+            "name",
+            f"{self._prefix} has no name {name}",
+            here(),
+            cls=TileNameError,
+            got=name,
+            help=f"did you mean {' or '.join(near)}?" if near else "dir() lists its names",
         )
 
     def __dir__(self) -> list[str]:

@@ -64,7 +64,7 @@ def validate_gemm_ab_dtypes(
     if not a_in_tmem and get_tvm_dtype(a_dtype) != get_tvm_dtype(b_dtype) and not mixed:
         raise refuse(
             "value",
-            "the operand types of a product",
+            f"a product of {a_dtype} and {b_dtype}",
             expected="one type, or floats of 8, 6 and 4 bits where the hardware mixes them",
             got=f"{a_dtype} and {b_dtype}",
         )

@@ -27,7 +27,7 @@ def _pairs(name: str, *values: Any) -> tuple[Value, ...]:
     if len(kinds) != 1 or kinds[0] not in PAIRS:
         raise refuse(
             "dtype",
-            f"the operands of {name}",
+            f"the operands of {name} have type {' and '.join(kinds)}",
             cls=TileTypeError,
             expected="one type of " + ", ".join(PAIRS),
             got=", ".join(kinds),
@@ -113,7 +113,7 @@ def _vector(lanes: Sequence[Expr], name: str) -> Pack:
 def _lanes(count: Any, name: str) -> int:
     if count not in LANES:
         words = ", ".join(map(str, LANES))
-        raise refuse("value", f"the lanes of {name}", expected=words, got=str(count))
+        raise refuse("value", f"{count} lanes in {name}", expected=words, got=str(count))
     return int(count)
 
 
@@ -168,7 +168,7 @@ def _store(x: Any, value: Any, bits: int, name: str, home: Memory, pred: Any = N
     if e.dtype.bits * e.dtype.lanes != bits:
         raise refuse(
             "dtype",
-            f"the value of {name}",
+            f"the value of {name} has type {e.dtype}",
             cls=TileValueError,
             expected=f"{_words(bits)}, or another type of {bits} bits",
             got=str(e.dtype),
@@ -267,6 +267,11 @@ def read_only_load(load_or_buf: Any, index: Any = None) -> Value:
     else:
         found = load_or_buf
     if not isinstance(found, Value) or not isinstance(found.expr, Load):
-        raise refuse("dtype", "T.__ldg", expected="an element of a buffer", got=describe(found))
+        raise refuse(
+            "dtype",
+            f"T.__ldg of {describe(found)}",
+            expected="an element of a buffer",
+            got=describe(found),
+        )
     in_memory(found.expr.buffer, "the operand of T.__ldg", Memory.GLOBAL)
     return found

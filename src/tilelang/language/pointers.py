@@ -34,7 +34,10 @@ class PointerType(DataType):
         """The annotation of a pointer parameter, to `dtype` in `storage_scope` memory."""
         if storage_scope != "global":
             raise refuse(
-                "scope", "T.ptr", expected="a pointer to global memory", got=repr(storage_scope)
+                "scope",
+                f"T.ptr to memory in {storage_scope!r}",
+                expected="a pointer to global memory",
+                got=repr(storage_scope),
             )
         if dtype is not None:
             element_type(dtype)  # raises for an unknown one
@@ -82,7 +85,10 @@ def _tensor(name: str, address: Any, shape: Any, dtype: Any, strides: Any) -> Bu
     steps = None if strides is None else shape_of(strides, f"the strides of {name}")
     if steps is not None and len(steps) != len(extents):
         raise refuse(
-            "shape", f"the strides of {name}", expected=f"{len(extents)}", got=str(len(steps))
+            "shape",
+            f"{name} with {len(steps)} strides for {len(extents)} axes",
+            expected=f"{len(extents)} strides",
+            got=str(len(steps)),
         )
     unique = builder.unique(builder.name_hint("tensor"))
     buffer = Buffer(unique, element_type(dtype), extents, strides=steps, loc=here())

@@ -123,7 +123,12 @@ class Var:
 def evaluate(value: Any) -> None:
     """Carry out a call; a plain value computes nothing, and reading it has no effect."""
     if value is not None and not is_scalar(value):
-        raise refuse("dtype", "T.evaluate", expected="a call or a value", got=describe(value))
+        raise refuse(
+            "dtype",
+            f"T.evaluate of {describe(value)}",
+            expected="a call or a value",
+            got=describe(value),
+        )
 
 
 # -- loops, threads and barriers -------------------------------------------------------------------
@@ -164,7 +169,7 @@ def thread_binding(
     if thread not in _AXES or annotations:
         raise refuse(
             "value",
-            f"the thread of {name}",
+            f"the thread of {name} is {thread!r}",
             expected=", ".join(map(repr, _AXES)),
             got=repr(thread),
             help="block indices come from `with T.Kernel(...) as (bx, by)`",
@@ -195,7 +200,7 @@ def tvm_storage_sync(storage_scope: str) -> None:
     else:
         raise refuse(
             "value",
-            "T.tvm_storage_sync",
+            f"T.tvm_storage_sync of {storage_scope!r}",
             expected="'shared' or 'warp'",
             got=repr(storage_scope),
             help="T.sync_grid() is the barrier of a whole launch",

@@ -170,7 +170,7 @@ def _reducer(x: Any, what: str) -> Reducer:
         return x
     raise refuse(
         "dtype",
-        what,
+        f"{what} of {describe(x)}",
         cls=TileTypeError,
         expected="a reducer of T.alloc_reducer(shape, dtype, op)",
         got=describe(x),
@@ -208,7 +208,7 @@ def reducer_update(target: Any, value: Any) -> None:
     if not isinstance(target, ReducerElement):
         raise refuse(
             "dtype",
-            "the target of T.reducer_update",
+            f"the target of T.reducer_update is {describe(target)}",
             cls=TileValueError,
             expected="an element of a reducer, written as `acc[i]`",
             got=describe(target),
@@ -243,7 +243,12 @@ def finalize_reducer(
     builder = launched("T.finalize_reducer")
     note(annotations, "T.finalize_reducer")
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise refuse("value", "the batch of T.finalize_reducer", expected=">= 1", got=repr(batch))
+        raise refuse(
+            "value",
+            f"the batch of T.finalize_reducer is {batch!r}",
+            expected=">= 1",
+            got=repr(batch),
+        )
     if isinstance(reducer, Accumulator):
         if dst is not None:
             raise refuse(

@@ -56,7 +56,7 @@ def WarpSpecialize(*warp_group_idx: Any) -> WarpSpecializeFrame:
     if not groups or len(set(groups)) != len(groups):
         raise refuse(
             "value",
-            "the warp groups of T.ws",
+            f"the warp groups of T.ws are {groups}",
             cls=TileValueError,
             expected="one or more different groups",
             got=str(groups),
@@ -214,7 +214,7 @@ class WSSchedule:
         if self.num_warps < 1 or self.num_warps % 4:
             raise error(
                 "value",
-                "num_warps of WSSchedule",
+                f"num_warps of WSSchedule is {self.num_warps}",
                 here(),
                 expected="a positive multiple of 4, since registers move between whole warp groups",
                 got=str(self.num_warps),
@@ -226,7 +226,10 @@ def annotate_ws_schedule(schedule: Any) -> None:
     builder = launched("T.annotate_ws_schedule")
     if not isinstance(schedule, WSSchedule):
         raise refuse(
-            "option", "T.annotate_ws_schedule", expected="a WSSchedule", got=describe(schedule)
+            "option",
+            f"T.annotate_ws_schedule of {describe(schedule)}",
+            expected="a WSSchedule",
+            got=describe(schedule),
         )
     builder.annotate("ws_schedule", values=(repr(schedule),))
 
@@ -262,5 +265,10 @@ def _named(op_id: str) -> Generator[None]:
 def ws_op(op_id: Any) -> Any:
     """`with T.ws_op("load"):` - gives the operations inside a name for `T.annotate_ws_schedule`."""
     if not isinstance(op_id, str):
-        raise refuse("option", "T.ws_op", expected="a string", got=describe(op_id))
+        raise refuse(
+            "option",
+            f"the name of T.ws_op is {describe(op_id)}",
+            expected="a string",
+            got=describe(op_id),
+        )
     return _named(str(op_id))

@@ -49,7 +49,7 @@ def _shuffle(fn: str, value: Any, lane: Any, width: Any, mask: Any) -> Value:
     size = known(width, f"the width of T.{fn}", 1, WARP)
     if size & (size - 1):
         raise refuse(
-            "value", f"the width of T.{fn}", expected="a power of two up to 32", got=str(size)
+            "value", f"the width of T.{fn} is {size}", expected="a power of two", got=str(size)
         )
     other = integer(lane, f"the lane of T.{fn}")
     return _collective(fn, (e, other), (size, _mask(mask, fn)))
