@@ -66,8 +66,6 @@ def make_tensor(u: Unit, stmt: MakeTensor) -> None:
     u.stores[buffer.name] = Storage(name, buffer, u.access(buffer))
     if u.checks is not None:
         u.checks.born(u, u.stores[buffer.name], written=True)
-    if u.checks is not None:
-        u.checks.born(u, u.stores[buffer.name], written=True)
 
 
 # -- meaning ---------------------------------------------------------------------------------------

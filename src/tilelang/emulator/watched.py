@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilelang.emulator import arithmetic, tiles
+from tilelang.emulator import arithmetic, scalars, tiles
 from tilelang.emulator.access import Place, index_text
 from tilelang.emulator.lanes import nodes_of
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Storage, Val, value
 from tilelang.ir.expr import BinaryOp, Buffer, Expr, Region
 from tilelang.ir.node import Effect
+from tilelang.ir.special import GemmBlockScaled, GemmSparse
 from tilelang.ir.tile import Copy, Function, Gemm, Reduce, Stmt, TileOp, View
 
 DIVISIONS = frozenset(
     {BinaryOp.FLOORDIV, BinaryOp.FLOORMOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD, BinaryOp.DIV}
 )
+
+PRODUCTS = (Gemm, GemmSparse, GemmBlockScaled)
+"""The operations that may ignore the old contents of their accumulator."""
 
 
 def shadow_of(s: Storage) -> str:
@@ -63,9 +67,8 @@ class Watched:
 
     def born(self, u: Unit, s: Storage, *, written: bool) -> None:
         """A shadow for new memory."""
-        u.w.line(
-            f"{shadow_of(s)} = machine.checker.born({s.name}, {self._unit(s.buffer)}, {written}, {not s.on_chip})"
-        )
+        facts = f"{self._unit(s.buffer)}, {written}, {not s.on_chip}"
+        u.w.line(f"{shadow_of(s)} = machine.checker.born({s.name}, {facts})")
 
     def viewed(self, u: Unit, s: Storage, source: Storage) -> None:
         """The shadow of a view."""
@@ -78,9 +81,8 @@ class Watched:
     def enter(self, u: Unit) -> str:
         """The current domain begins; the result is a name for the one before."""
         name = u.w.fresh("before")
-        u.w.line(
-            f"{name} = machine.checker.enter({u.domain.shape}, {u.domain.names!r}, {u.domain.threads})"
-        )
+        d = u.domain
+        u.w.line(f"{name} = machine.checker.enter({d.shape}, {d.names!r}, {d.threads})")
         return name
 
     def leave(self, u: Unit, before: str) -> None:
@@ -92,34 +94,31 @@ class Watched:
     def load(self, u: Unit, p: Place, access: str, *, atomic: bool) -> Val:
         """A load that looks at the bounds, at what has been written, and at who wrote it."""
         dtype = p.storage.buffer.dtype
-        call = f"machine.checker.load({shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text}, {atomic})"
-        if u.mask is None and not p.axes:
-            if dtype.is_float:
-                return u.bind(value(call, dtype))
-            return u.bind(value(f"{'bool' if dtype.is_bool else 'int'}({call})", dtype))
-        if not p.axes:  # the same element for all lanes of the mask
-            kind = "bool" if dtype.is_bool else "int"
-            return u.bind(value(f"{call}[()]" if dtype.is_float else f"{kind}({call})", dtype))
-        return u.bind(value(call, dtype, p.axes))
+        call = self._call(u, "load", p, f"{access}, {u.mask_text}, {atomic}")
+        if p.axes:
+            return u.bind(value(call, dtype, p.axes))
+        # One element for the block; under a mask it comes as an array without axes.
+        return u.bind(scalars.from_numpy(f"asarray({call})", dtype, value("", dtype)))
 
     def store(self, u: Unit, p: Place, v: Val, access: str, *, atomic: bool) -> None:
         """A store that records who wrote."""
-        u.w.line(
-            f"machine.checker.store({shadow_of(p.storage)}, {index_text(u, p)}, {v.code}, {access},"
-            f" {u.mask_text}, {atomic})"
-        )
+        rest = f"{v.code}, {access}, {u.mask_text}, {atomic}"
+        u.w.line(self._call(u, "store", p, rest))
 
     def atomic(self, u: Unit, p: Place, access: str) -> None:
         """Records an atomic update."""
-        u.w.line(
-            f"machine.checker.atomic({shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text})"
-        )
+        u.w.line(self._call(u, "atomic", p, f"{access}, {u.mask_text}"))
 
     def by_threads(self, u: Unit, p: Place, access: str) -> None:
         """A store by threads of what they computed from the old value."""
-        u.w.line(
-            f"machine.checker.by_threads({shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text})"
-        )
+        u.w.line(self._call(u, "by_threads", p, f"{access}, {u.mask_text}"))
+
+    def reach(self, u: Unit, p: Place, access: str, count: int, *, write: bool) -> None:
+        """A vector access."""
+        u.w.line(self._call(u, "reach", p, f"{access}, {u.mask_text}, {count}, {write}"))
+
+    def _call(self, u: Unit, method: str, p: Place, rest: str) -> str:
+        return f"machine.checker.{method}({shadow_of(p.storage)}, {index_text(u, p)}, {rest})"
 
     def barrier(self, u: Unit) -> None:
         """All threads have met."""
@@ -152,7 +151,7 @@ class Watched:
         """What an operation reads; the `old` contents of its result it may ignore."""
         if old and isinstance(stmt, Reduce) and stmt.clear:
             return
-        if old and isinstance(stmt, Gemm):
+        if old and isinstance(stmt, PRODUCTS):
             with u.w.block(f"if not {u.expr(stmt.clear_accum).text}:"):
                 u.w.line(f"machine.checker.tile_read({pair})")
             return
@@ -172,17 +171,12 @@ class Watched:
 
     def _regions(self, u: Unit, stmt: Stmt, effect: Effect, method: str) -> None:
         for found, node in stmt.effects():
-            if isinstance(node, Region) and found & effect and not u.storage(node.buffer).lanes:
+            if not isinstance(node, Region) or not found & effect:
+                continue
+            if not u.storage(node.buffer).lanes and not u.lanes.varies(node):
                 u.begin(node)
                 tile = tiles.operand(u, node)
                 u.w.line(f"machine.checker.{method}({tile}, {shadow_of(u.storage(node.buffer))})")
-
-    def reach(self, u: Unit, p: Place, access: str, count: int, *, write: bool) -> None:
-        """A vector access."""
-        call = (
-            f"{shadow_of(p.storage)}, {index_text(u, p)}, {access}, {u.mask_text}, {count}, {write}"
-        )
-        u.w.line(f"machine.checker.reach({call})")
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -206,6 +200,6 @@ class Watched:
 
 def _overwritten(stmt: TileOp) -> Region | None:
     """The region whose old contents an operation may ignore."""
-    if isinstance(stmt, Gemm):
+    if isinstance(stmt, PRODUCTS):
         return stmt.c
     return stmt.dst if isinstance(stmt, Reduce) else None
