@@ -80,23 +80,24 @@ def _affine(u: Unit, e: Expr) -> Affine | None:
     known = u.axis_of(e)
     if known is not None:
         return Affine(integer(0, e.dtype), {known: 1})
-    if not isinstance(e, Binary) or e.op not in (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL):
-        return None
-    if e.op is BinaryOp.MUL:
-        for factor, other in ((e.a, e.b), (e.b, e.a)):
-            number = int_value(factor)
-            if number is not None:
-                return _scaled(u, affine(u, other), number)
-        return None
-    a, b = affine(u, e.a), affine(u, e.b)
-    if a is None or b is None:
-        return None
-    return _sum(u, a, b, e.op)
+    if isinstance(e, Binary) and e.op is BinaryOp.MUL:
+        return _product(u, e)
+    if isinstance(e, Binary) and e.op in (BinaryOp.ADD, BinaryOp.SUB):
+        a, b = affine(u, e.a), affine(u, e.b)
+        return _sum(u, a, b, e.op) if a is not None and b is not None else None
+    return None
 
 
-def _scaled(u: Unit, a: Affine | None, factor: int) -> Affine | None:
-    if a is None:
-        return None
+def _product(u: Unit, e: Binary) -> Affine | None:
+    for constant, other in ((e.a, e.b), (e.b, e.a)):
+        factor = int_value(constant)
+        if factor is not None:
+            a = affine(u, other)
+            return _scaled(u, a, factor) if a is not None else None
+    return None
+
+
+def _scaled(u: Unit, a: Affine, factor: int) -> Affine:
     base = arithmetic.binary(u, BinaryOp.MUL, a.base, integer(factor, a.base.dtype))
     return Affine(base, {k: c * factor for k, c in a.coefficients.items() if c * factor})
 
@@ -144,10 +145,10 @@ def conditions(u: Unit, p: Place) -> list[str]:
     """What must hold for all lanes to be in bounds, as far as the ranges do not prove it."""
     assert p.parts is not None
     out: list[str] = []
-    for d, (part, (size, text)) in enumerate(zip(p.parts, _sizes(u, p.storage), strict=True)):
+    for d, (found, (size, text)) in enumerate(zip(p.parts, _sizes(u, p.storage), strict=True)):
         if p.storage.lanes and d < u.domain.rank:
             continue
-        part = p.parts[d] = _bound(u, p, d, part)
+        part = p.parts[d] = _bound(u, p, d, found)
         base, last = part.base, ""
         if part.axis is not None:
             extent = u.domain.extents[part.axis]
@@ -221,7 +222,8 @@ def box(u: Unit, p: Place) -> str:
             out.append(piece)
         out += ["None"] * (u.domain.rank - expected if ranked else 0)
         return f"{p.storage.name}[{', '.join(out)}]"
-    turned = f"{p.storage.name}[{', '.join(pieces)}].transpose({', '.join(str(order.index(k)) for k in ranked)})"
+    axes = ", ".join(str(order.index(k)) for k in ranked)
+    turned = f"{p.storage.name}[{', '.join(pieces)}].transpose({axes})"
     if not missing:
         return turned
     keep = ", ".join("None" if k in missing else ":" for k in range(ranked[0], u.domain.rank))
@@ -299,9 +301,7 @@ def store(u: Unit, stmt: Store, v: Val) -> None:
         return
     masked = u.mask.axes if u.mask is not None else UNIFORM
     if not p.slices or not (v.axes | masked) <= p.axes:
-        u.w.line(
-            f"scatter({s.name}, {index_text(u, p)}, {v.code}, {u.mask_text}, {u.domain.shape}, {name})"
-        )
+        _scatter(u, p, v, index_text(u, p), name)
         return
     conds = conditions(u, p)
     if not p.axes:
@@ -320,7 +320,12 @@ def store(u: Unit, stmt: Store, v: Val) -> None:
     with u.w.block(f"if {' and '.join(conds)}:"):
         _set_box(u, p, v)
     with u.w.block("else:"):
-        u.w.line(f"scatter({s.name}, {slow}, {v.code}, {u.mask_text}, {u.domain.shape}, {name})")
+        _scatter(u, p, v, slow, name)
+
+
+def _scatter(u: Unit, p: Place, v: Val, at: str, name: str) -> None:
+    lanes = f"{u.mask_text}, {u.domain.shape}"
+    u.w.line(f"scatter({p.storage.name}, {at}, {v.code}, {lanes}, {name})")
 
 
 def _set_box(u: Unit, p: Place, v: Val) -> None:
@@ -344,9 +349,8 @@ def _refuse_races(u: Unit, stmt: Store, p: Place, name: str) -> None:
         if u.checks is not None and not own:
             u.checks.by_threads(u, p, name)
     else:
-        u.w.line(
-            f"exclusive({p.storage.name}, {index_text(u, p)}, {u.mask_text}, {u.domain.shape}, {name})"
-        )
+        lanes = f"{u.mask_text}, {u.domain.shape}"
+        u.w.line(f"exclusive({p.storage.name}, {index_text(u, p)}, {lanes}, {name})")
 
 
 def _same_place(node: object, stmt: Store) -> bool:
@@ -362,6 +366,10 @@ def _same_place(node: object, stmt: Store) -> bool:
 _ATOMIC_NAMES = {AtomicOp.ADD: "add", AtomicOp.MAX: "max", AtomicOp.MIN: "min", AtomicOp.OR: "or"}
 
 
+def _lanes(u: Unit) -> str:
+    return f"({u.mask_text}, {u.domain.shape})"
+
+
 def atomic(u: Unit, stmt: Atomic, v: Val) -> None:
     """An atomic update of one element by each lane, in lane order."""
     s = u.storage(stmt.dst.buffer)
@@ -371,13 +379,12 @@ def atomic(u: Unit, stmt: Atomic, v: Val) -> None:
         )
     p = place(u, s, stmt.dst.mins)
     name = u.access_name(stmt.dst.buffer)
-    call = f"{s.name}, {index_text(u, p)}, {v.code}, {u.mask_text}, {u.domain.shape}, {name}"
+    call = f"{s.name}, {index_text(u, p)}, {v.code}, {_lanes(u)}, {name}"
     if u.checks is not None:
         u.checks.atomic(u, p, name)
     if stmt.previous is None:
         u.w.line(f"atomic_lanes({_ATOMIC_NAMES[stmt.op]!r}, {call})")
         return
-    u.w.line(
-        f"{u.w.name(stmt.previous.name)} = atomic_previous({_ATOMIC_NAMES[stmt.op]!r}, {call})"
-    )
+    result = u.w.name(stmt.previous.name)
+    u.w.line(f"{result} = atomic_previous({_ATOMIC_NAMES[stmt.op]!r}, {call})")
     u.define(stmt.previous, value("", stmt.previous.dtype, u.domain.all))

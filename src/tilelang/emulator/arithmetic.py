@@ -8,6 +8,9 @@ in, which go through a wider one and back.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 from tilelang.dtypes import DType
 from tilelang.dtypes.convert import converter
 from tilelang.emulator.unit import Unit
@@ -149,75 +152,101 @@ def _array(op: BinaryOp, a: Val, b: Val) -> Val:
 
 def _integer(op: BinaryOp, a: Val, b: Val) -> Val:
     """Python ints."""
-    dtype = a.dtype
-    if a.constant == 0 and op in (BinaryOp.ADD,):
+    if a.constant == 0 and op is BinaryOp.ADD:
         return b
     if b.constant == 0 and op in (BinaryOp.ADD, BinaryOp.SUB):
         return a
     low, high = interval(op, a, b)
     if low == high and a.constant is not None and b.constant is not None:
-        return ranged(str(low), dtype, low, high, a)
-    divides = op in (
-        BinaryOp.FLOORDIV,
-        BinaryOp.FLOORMOD,
-        BinaryOp.TRUNCDIV,
-        BinaryOp.TRUNCMOD,
-        BinaryOp.DIV,
-    )
-    if divides and b.low > 0 and (a.low >= 0 or op in (BinaryOp.FLOORDIV, BinaryOp.FLOORMOD)):
-        symbol = "%" if op in (BinaryOp.FLOORMOD, BinaryOp.TRUNCMOD) else "//"
-        return ranged(f"{a.text} {symbol} {b.text}", dtype, low, high, a)
+        return ranged(str(low), a.dtype, low, high, a)
+    return ranged(_integer_text(op, a, b), a.dtype, low, high, a)
+
+
+def _integer_text(op: BinaryOp, a: Val, b: Val) -> str:
+    floors = op in (BinaryOp.FLOORDIV, BinaryOp.FLOORMOD)
+    if op in _QUOTIENTS | _RESTS and b.low > 0 and (a.low >= 0 or floors):
+        return f"{a.text} {'%' if op in _RESTS else '//'} {b.text}"
     if op in _INT_CALLS:
-        return ranged(f"{_INT_CALLS[op]}({a.code}, {b.code})", dtype, low, high, a)
-    if op in (BinaryOp.SHL, BinaryOp.SHR):
-        if b.low >= 0 and b.high < dtype.bits:
-            return ranged(f"{a.text} {op.value} {b.text}", dtype, low, high, a)
+        return f"{_INT_CALLS[op]}({a.code}, {b.code})"
+    if op in (BinaryOp.SHL, BinaryOp.SHR) and not _is_count(b):
         name = "int_shl" if op is BinaryOp.SHL else "int_shr"
-        return ranged(f"{name}({a.code}, {b.code}, {dtype.bits})", dtype, low, high, a)
-    return ranged(f"{a.text} {op.value} {b.text}", dtype, low, high, a)
+        return f"{name}({a.code}, {b.code}, {a.dtype.bits})"
+    return f"{a.text} {op.value} {b.text}"
 
 
-def interval(op: BinaryOp, a: Val, b: Val) -> tuple[int, int]:
+Range = tuple[int, int]
+
+
+def interval(op: BinaryOp, a: Val, b: Val) -> Range:
     """Bounds of the exact result of an operation on integers, before it wraps."""
-    full = full_range(a.dtype)
-    match op:
-        case BinaryOp.ADD:
-            return a.low + b.low, a.high + b.high
-        case BinaryOp.SUB:
-            return a.low - b.high, a.high - b.low
-        case BinaryOp.MUL:
-            ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-            return min(ends), max(ends)
-        case BinaryOp.MIN:
-            return min(a.low, b.low), min(a.high, b.high)
-        case BinaryOp.MAX:
-            return max(a.low, b.low), max(a.high, b.high)
-        case BinaryOp.FLOORMOD if b.low > 0:
-            return 0, min(b.high - 1, a.high) if a.low >= 0 else b.high - 1
-        case BinaryOp.TRUNCMOD if b.low > 0 and a.low >= 0:
-            return 0, min(b.high - 1, a.high)
-        case BinaryOp.FLOORDIV | BinaryOp.TRUNCDIV | BinaryOp.DIV:
-            return _quotient(op, a, b)
-        case BinaryOp.BITAND if a.low >= 0 or b.low >= 0:
-            return 0, min(v.high for v in (a, b) if v.low >= 0)
-        case BinaryOp.SHL if b.low >= 0 and b.high < a.dtype.bits:
-            ends = [x << y for x in (a.low, a.high) for y in (b.low, b.high)]
-            return min(ends), max(ends)
-        case BinaryOp.SHL:
-            return full[0] << a.dtype.bits, full[1] << a.dtype.bits
-        case BinaryOp.SHR if b.low >= 0 and b.high < a.dtype.bits:
-            ends = [x >> y for x in (a.low, a.high) for y in (b.low, b.high)]
-            return min(ends), max(ends)
-        case _:
-            return full
+    bounds = _BOUNDS.get(op)
+    known = bounds(a, b) if bounds is not None else None
+    if known is not None:
+        return known
+    low, high = full_range(a.dtype)
+    if op is BinaryOp.SHL:
+        return low << a.dtype.bits, high << a.dtype.bits
+    # The lowest value divided by -1 is one more than the highest.
+    return low, high + (op in _QUOTIENTS and a.dtype.is_int)
 
 
-def _quotient(op: BinaryOp, a: Val, b: Val) -> tuple[int, int]:
-    full = full_range(a.dtype)
-    if b.low > 0 and (a.low >= 0 or op is BinaryOp.FLOORDIV):
-        ends = [x // y for x in (a.low, a.high) for y in (b.low, b.high)]
-        return min(ends), max(ends)
-    return full[0], full[1] + (1 if a.dtype.is_int else 0)  # the lowest value divided by -1
+def _corners(a: Val, b: Val, fn: Callable[[int, int], int]) -> Range:
+    ends = [fn(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return min(ends), max(ends)
+
+
+def _floor_quotient(a: Val, b: Val) -> Range | None:
+    return _corners(a, b, operator.floordiv) if b.low > 0 else None
+
+
+def _quotient(a: Val, b: Val) -> Range | None:
+    return _floor_quotient(a, b) if a.low >= 0 else None
+
+
+def _floor_rest(a: Val, b: Val) -> Range | None:
+    if b.low <= 0:
+        return None
+    return 0, min(b.high - 1, a.high) if a.low >= 0 else b.high - 1
+
+
+def _rest(a: Val, b: Val) -> Range | None:
+    return _floor_rest(a, b) if a.low >= 0 else None
+
+
+def _common_bits(a: Val, b: Val) -> Range | None:
+    tops = [v.high for v in (a, b) if v.low >= 0]
+    return (0, min(tops)) if tops else None
+
+
+def _left(a: Val, b: Val) -> Range | None:
+    return _corners(a, b, operator.lshift) if _is_count(b) else None
+
+
+def _right(a: Val, b: Val) -> Range | None:
+    return _corners(a, b, operator.rshift) if _is_count(b) else None
+
+
+def _is_count(b: Val) -> bool:
+    return b.low >= 0 and b.high < b.dtype.bits
+
+
+_QUOTIENTS = frozenset({BinaryOp.FLOORDIV, BinaryOp.TRUNCDIV, BinaryOp.DIV})
+_RESTS = frozenset({BinaryOp.FLOORMOD, BinaryOp.TRUNCMOD})
+_BOUNDS: dict[BinaryOp, Callable[[Val, Val], Range | None]] = {
+    BinaryOp.ADD: lambda a, b: (a.low + b.low, a.high + b.high),
+    BinaryOp.SUB: lambda a, b: (a.low - b.high, a.high - b.low),
+    BinaryOp.MUL: lambda a, b: _corners(a, b, operator.mul),
+    BinaryOp.MIN: lambda a, b: (min(a.low, b.low), min(a.high, b.high)),
+    BinaryOp.MAX: lambda a, b: (max(a.low, b.low), max(a.high, b.high)),
+    BinaryOp.FLOORDIV: _floor_quotient,
+    BinaryOp.TRUNCDIV: _quotient,
+    BinaryOp.DIV: _quotient,
+    BinaryOp.FLOORMOD: _floor_rest,
+    BinaryOp.TRUNCMOD: _rest,
+    BinaryOp.BITAND: _common_bits,
+    BinaryOp.SHL: _left,
+    BinaryOp.SHR: _right,
+}
 
 
 def unary(u: Unit, op: UnaryOp, a: Val) -> Val:

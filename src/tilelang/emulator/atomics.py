@@ -7,7 +7,6 @@ where asked for, what each lane found before its own update.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,9 @@ from tilelang.dtypes import DType
 from tilelang.dtypes.convert import converter
 from tilelang.emulator import elements
 from tilelang.emulator.storage import Access, Array, Index, Mask
+
+Lanes = tuple[Mask | None, tuple[int, ...]]
+"""Which lanes take part (None: all), and the shape of all lanes."""
 
 _FLOAT_OPS: dict[str, np.ufunc] = {"add": np.add, "max": np.fmax, "min": np.fmin}
 _INT_OPS: dict[str, np.ufunc] = {
@@ -53,11 +55,11 @@ def atomic_lanes(
     array: Array,
     index: tuple[Index, ...],
     value: Any,
-    mask: Mask | None,
-    shape: tuple[int, ...],
+    lanes: Lanes,
     access: Access,
 ) -> None:
     """Each lane updates one element, in lane order."""
+    mask, shape = lanes
     at, live = elements.flat(array, index, mask, shape, access)
     count = len(at[0]) if at else int(np.prod(shape)) if live is None else int(live.sum())
     if count == 0:
@@ -74,13 +76,13 @@ def atomic_previous(
     array: Array,
     index: tuple[Index, ...],
     value: Any,
-    mask: Mask | None,
-    shape: tuple[int, ...],
+    lanes: Lanes,
     access: Access,
 ) -> Array:
     """As `atomic_lanes`; the result is what each lane found. Lanes that take no part find the safe
     value.
     """
+    mask, shape = lanes
     at, live = elements.flat(array, index, mask, shape, access)
     count = len(at[0]) if at else int(np.prod(shape))
     found = np.full(shape, access.safe, array.dtype)
@@ -95,12 +97,14 @@ def atomic_previous(
 
 def _in_order(op: str, dtype: DType, array: Array, at: tuple[Any, ...], values: Array) -> Array:
     """Update one element after the other; the result is what was there before each."""
+    if at and array.ndim == 1 and len(np.unique(at[0])) == len(values):
+        found = array[at]
+        array[at] = merged(op, dtype, found, values)
+        return found
     before = np.empty(len(values), array.dtype)
-    one: Callable[[Any, Any], Any] = lambda old, new: merged(
-        op, dtype, np.asarray(old), np.asarray(new)
-    )[()]  # noqa: E731
     for lane in range(len(values)):
         place = tuple(int(i[lane]) for i in at)
         before[lane] = array[place]
-        array[place] = one(array[place], values[lane])
+        old, new = np.asarray(array[place]), np.asarray(values[lane])
+        array[place] = merged(op, dtype, old, new)[()]
     return before

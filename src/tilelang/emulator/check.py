@@ -81,11 +81,15 @@ class Checker:
     def born(self, array: Array, unit: int, written: bool, shared_by_blocks: bool) -> Shadow:
         """New memory; or memory at an address, which may be that of an argument."""
         cells = cells_of(array, unit, written=written)
-        if shared_by_blocks:
+        if not shared_by_blocks:
+            return Shadow(array, cells)
+        if written:
             for known in self._global:
                 if known.holds(cells):
                     return Shadow(array, known)
-            self._global.append(cells)
+        else:  # where it lies, older memory is gone
+            self._global = [known for known in self._global if not known.meets(cells)]
+        self._global.append(cells)
         return Shadow(array, cells)
 
     def viewed(self, array: Array, source: Shadow) -> Shadow:
@@ -182,11 +186,12 @@ class Checker:
         self.findings.add(
             warning(
                 "race",
-                f"{counts.max()} threads update one element of {access.buffer.name} from its old value",
+                f"{counts.max()} threads update one element of {access.buffer.name}"
+                " from its old value",
                 access.loc,
                 expected="each element updated by one thread",
                 got=f"{element} read and written by {counts.max()} threads in {self.where()}",
-                help="guard the statement with `if T.get_thread_binding() == 0`, or use an atomic operation",
+                help="guard it with `if T.get_thread_binding() == 0`, or use an atomic operation",
             )
         )
 
@@ -235,7 +240,7 @@ class Checker:
                     expected=f"0 <= index < {size} along axis {axis}",
                     got=f"index {value} in {self._place(lane)}",
                     notes=(f"outside of global memory a {verb} has {outcome}",),
-                    help="guard the access with a condition, or use T.copy, which cuts tiles at the edge",
+                    help="guard the access, or use T.copy, which cuts tiles at the edge",
                 )
             )
             return
@@ -431,7 +436,8 @@ class Checker:
                 source.access.loc,
                 label=f"what goes to {element} holds no value yet",
                 expected="each element written before it is read",
-                got=f"{int(missing.sum())} of {len(missing)} elements not written, in {self.where()}",
+                got=f"{int(missing.sum())} of {len(missing)} elements not written,"
+                f" in {self.where()}",
                 help=f"write it first: T.clear({name}), T.fill or T.copy",
             )
         )
@@ -445,10 +451,11 @@ class Checker:
 
     def divisor(self, a: Any, b: Any, lowest: int, mask: Mask | None, loc: Loc | None) -> Any:
         """`b`, after a look at whether it divides: not by 0, nor the lowest value by -1."""
-        for what, wrong in (
-            ("division by zero", np.asarray(b == 0)),
+        for what, by, wrong in (
+            ("division by zero", 0, np.asarray(b == 0)),
             (
                 "the lowest value divided by -1",
+                -1,
                 np.asarray(b == -1) & np.asarray(a == lowest) if lowest else np.False_,
             ),
         ):
@@ -460,7 +467,7 @@ class Checker:
                         "value",
                         what,
                         loc,
-                        got=f"divisor {'0' if what.startswith('div') else '-1'} in {self._place(lane)}",
+                        got=f"divisor {by} in {self._place(lane)}",
                         notes=("nothing traps; the value of the result is not specified",),
                     )
                 )
@@ -506,6 +513,7 @@ class Checker:
             else ""
         )
         name = t.access.buffer.name
+        count = int(missing.reshape(-1, t.each).any(axis=1).sum())
         self.findings.add(
             warning(
                 "uninitialised",
@@ -513,7 +521,7 @@ class Checker:
                 t.access.loc,
                 label=f"{self._element(t, at)} holds no value yet",
                 expected="each element written before it is read",
-                got=f"{int(missing.reshape(-1, t.each).any(axis=1).sum())} of {len(t.lanes)} elements not written,"
+                got=f"{count} of {len(t.lanes)} elements not written,"
                 f" in {self.where()}" + (f", {lane}" if lane else ""),
                 help=f"write it first: T.clear({name}), T.fill or T.copy",
             )
@@ -527,6 +535,7 @@ class Checker:
         other = int(owners.who[cell])
         there = self._sites[int(owners.site[cell])]
         first = _block_text(self._blocks[other]) if other >= 0 else "several blocks"
+        me = _block_text(self._blocks[self.block])
         message = f"a race between blocks on {name}: {what}"
         if same:
             message = f"several blocks store the same value to one element of {name}"
@@ -536,7 +545,7 @@ class Checker:
                 message,
                 t.access.loc,
                 expected="each element stored by one block, and touched by no other",
-                got=f"{self._element(t, at)} touched by {first} and {_block_text(self._blocks[self.block])}",
+                got=f"{self._element(t, at)} touched by {first} and {me}",
                 related=((there, "the other access"),)
                 if there is not None and there != t.access.loc
                 else (),
@@ -549,6 +558,7 @@ class Checker:
         k, at, cell = t.example(wrong)
         name = t.access.buffer.name
         me = int(t.lanes[k])
+        other = self._lane(ranges.someone(cell, me))
         if self.domain.threads:
             what = what.replace("iteration", "thread")
         who = "threads" if self.domain.threads else "iterations of T.Parallel"
@@ -560,7 +570,7 @@ class Checker:
                 expected="elements that one iteration stores are touched by no other"
                 if not self.domain.threads
                 else "a barrier between the accesses, or an atomic operation",
-                got=f"{self._element(t, at)} touched at {self._lane(ranges.someone(cell, me))} and at {self._lane(me)}"
+                got=f"{self._element(t, at)} touched at {other} and at {self._lane(me)}"
                 f" in {self.where()}",
                 help="write into another buffer, or split the loop in two",
             )

@@ -35,7 +35,7 @@ def block(u: Unit, body: Block, one: Callable[[Unit, Stmt], None]) -> None:
 
 
 def leaves(stmt: Stmt) -> bool:
-    """Whether a statement may end the current round of the innermost loop around it for some lane."""
+    """Whether a statement may end the round of the innermost loop around it for some lane."""
     if isinstance(stmt, (Break, Continue, ThreadReturn)):
         return True
     inner = statements(tuple(s for b in bodies(stmt) for s in b))
@@ -207,8 +207,8 @@ def _return(u: Unit, stmt: ThreadReturn) -> None:
     if not u.domain.threads:
         raise error(
             "divergence",
-            "return in some iterations of T.Parallel: which thread runs an iteration is not defined",
+            "return in some iterations of T.Parallel: no thread is defined to run them",
             stmt.loc,
-            help="use a condition around the rest of the body, or code for one thread (T.get_thread_binding)",
+            help="use a condition around the rest, or write for threads (T.get_thread_binding)",
         )
     _leave(u, [name for f in u.frames for name in (f.gone, f.broke) if name])

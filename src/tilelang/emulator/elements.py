@@ -148,7 +148,7 @@ def exclusive(
             f"{counts.max()} iterations of T.Parallel update {name}[{where}] from its old value",
             access.loc,
             expected="each element is updated by one iteration",
-            got=f"{name}[{where}] read and written by {counts.max()} iterations, which have no order",
+            got=f"{name}[{where}] updated by {counts.max()} iterations, which have no order",
             help="use T.reduce_sum, a reducer or T.atomic_add, or a sequential loop (T.serial)",
         )
 

@@ -196,10 +196,8 @@ class Machine:
     def print_buffer(self, array: Array, buffer: Buffer, message: str) -> None:
         """Print every element of a buffer."""
         for flat, place in enumerate(np.ndindex(array.shape)):
-            head = self._head(message, ())
-            self.show(
-                f"{head}: buffer={buffer.name}, index={flat}, dtype={buffer.dtype} value={array[place]}"
-            )
+            head = f"{self._head(message, ())}: buffer={buffer.name}, index={flat}"
+            self.show(f"{head}, dtype={buffer.dtype} value={array[place]}")
 
     def print_message(self, message: str) -> None:
         """Print a message alone."""

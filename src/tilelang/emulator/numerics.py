@@ -135,7 +135,7 @@ def _same(x: Any) -> Any:
 
 
 def _rounded(fn: Function, dtype: DType, inner: DType | None = None) -> Function:
-    """`fn` computed in `inner` (float32, or float64 for float64 operands), rounded once to `dtype`."""
+    """`fn` in `inner` (float32, or float64 for float64 operands), rounded once to `dtype`."""
     wide = inner or (F64 if dtype.name == "float64" else F32)
     enter = _in(dtype, wide)
     leave = converter(wide, dtype)
@@ -145,7 +145,7 @@ def _rounded(fn: Function, dtype: DType, inner: DType | None = None) -> Function
 
 
 def _exact(fn: Function, dtype: DType, gives_bool: bool) -> Function:
-    """A function whose result is a value of the operand's own type, or a bool: nothing is rounded."""
+    """A function whose result is a value of the operand's type, or a bool; nothing is rounded."""
     if dtype.name in ("float16", "float32", "float64"):
         return fn
     enter = _in(dtype, F32)

@@ -93,9 +93,8 @@ def _loops(stmt: Parallel) -> Block:
 def _nest(u: Unit, stmt: Parallel, extents: list[Val]) -> None:
     outer = u.domain, u.lanes, u.frames
     wide = [(v, e) for v, e in zip(stmt.vars, extents, strict=True) if e.constant != 1]
-    u.w.line(
-        f"# for {', '.join(v.name for v in stmt.vars)} in parallel({', '.join(e.code for e in extents)})"
-    )
+    names = ", ".join(v.name for v in stmt.vars)
+    u.w.line(f"# for {names} in parallel({', '.join(e.code for e in extents)})")
     u.domain = Domain(tuple(v.name for v, _ in wide), tuple(e for _, e in wide))
     for var, extent in zip(stmt.vars, extents, strict=True):
         if extent.constant == 1:
@@ -160,7 +159,7 @@ def _same_round(body: Block) -> list[Stmt]:
 
 
 def _outer_private(u: Unit, body: Block) -> dict[str, Buffer]:
-    """Buffers of a thread's own from outside that iterations write, not each at a place of its own."""
+    """Outer buffers of a thread's own that iterations write, not each at a place of its own."""
     found: dict[str, Buffer] = {}
     if not u.domain.rank:
         return found
@@ -216,7 +215,7 @@ def _carried(u: Unit, buffer: Buffer, use: object) -> Exception:
         f"iterations of T.Parallel read {buffer.name} before they set it, and set it",
         loc,
         expected="each iteration sets the variable before it reads it",
-        got=f"{buffer.name} carried from one iteration to the next, though iterations have no order",
+        got=f"{buffer.name} carried between iterations, which have no order",
         help="use T.reduce_sum, a reducer or T.atomic_add, or a sequential loop (T.serial)",
     )
 

@@ -162,7 +162,7 @@ def _bitcast(u: Unit, a: Val, dst: DType) -> Val:
         raise error("dtype", f"a bitcast from {a.dtype} to {dst}, which differ in size", u.w.loc)
     if a.dtype.is_subbyte:
         src, to = (u.constant("dtype", d, d) for d in (a.dtype, dst))
-        u.w.define(from_bits=from_bits, to_bits=to_bits, asarray=np.asarray)
+        u.w.define(from_bits=from_bits, to_bits=to_bits)
         return from_numpy(f"from_bits(to_bits(asarray({as_numpy(u, a)}), {src}), {to})", dst, a)
     kind = scalar_type(u, dst)
     out = from_numpy(f"{as_numpy(u, a)}.view({kind})", dst, a)

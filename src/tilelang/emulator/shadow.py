@@ -38,10 +38,18 @@ class Cells:
         self.lane_writers: LaneRange | None = None
         self.lane_readers: LaneRange | None = None
 
+    @property
+    def end(self) -> int:
+        """The address behind the last cell."""
+        return self.base + self.count * self.unit
+
     def holds(self, other: Cells) -> bool:
-        """Whether all of another piece of storage is part of this one, in cells of one size."""
-        end, other_end = self.base + self.count * self.unit, other.base + other.count * other.unit
-        return self.unit <= other.unit and self.base <= other.base and other_end <= end
+        """Whether all of another piece of storage is part of this one, in cells as small."""
+        return self.unit <= other.unit and self.base <= other.base and other.end <= self.end
+
+    def meets(self, other: Cells) -> bool:
+        """Whether the two pieces of storage overlap."""
+        return self.base < other.end and other.base < self.end
 
     def blocks(self) -> tuple[Owners, Owners, Owners]:
         """Which blocks stored, updated atomically, and read."""

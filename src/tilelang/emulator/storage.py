@@ -169,23 +169,19 @@ def _outside(tile: Tile) -> Fault:
 
 
 Types = tuple[DType, DType]
-Strides = tuple[int, ...] | None
+Placement = tuple[int, tuple[int, ...], tuple[int, ...] | None]
+"""Where an array lies in another: first element, shape, strides (None is row-major)."""
 
 
 def reinterpreted(
-    source: Array,
-    types: Types,
-    offset: int,
-    shape: tuple[int, ...],
-    strides: Strides,
-    access: Access,
-    lanes: int = 0,
+    source: Array, types: Types, place: Placement, access: Access, lanes: int = 0
 ) -> Array:
-    """A second array on the storage of `source`: `types` are its dtype and the new one, `offset` in
-    its elements.
+    """A second array on the storage of `source`: `types` are its dtype and the new one.
 
-    The first `lanes` axes stay as they are. Strides are in new elements; None is row-major.
+    The first element of `place` counts in old elements, its strides in new ones. The first `lanes`
+    axes stay as they are.
     """
+    offset, shape, strides = place
     try:
         flat = source.reshape((*source.shape[:lanes], -1), copy=False)[..., offset:]
     except ValueError:

@@ -71,7 +71,8 @@ def operand(u: Unit, value: Region | Buffer | Expr) -> str:
         extents = tuple_text(
             [*(u.expr(e).code for e in value.extents), *([str(lanes)] if lanes > 1 else [])]
         )
-        return f"Tile({u.storage(value.buffer).name}, {mins}, {extents}, {u.access_name(value.buffer, value.loc)})"
+        name, place = u.storage(value.buffer).name, u.access_name(value.buffer, value.loc)
+        return f"Tile({name}, {mins}, {extents}, {place})"
     if isinstance(value, Buffer):
         zeros = tuple_text("0" for _ in range(value.rank + value.dtype.is_vector))
         name = u.storage(value).name

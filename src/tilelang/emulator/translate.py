@@ -85,6 +85,7 @@ _RESERVED = {
     "everyone": machine.everyone,
     "one": one,
     "zeros": np.zeros,
+    "asarray": np.asarray,
     "machine": None,
     **{n: getattr(np, n) for n in ("float16", "float32", "float64", "bool_")},
     **{f"{k}int{b}": getattr(np, f"{k}int{b}") for k in ("", "u") for b in (8, 16, 32, 64)},
@@ -318,7 +319,8 @@ def _view(u: Unit, stmt: View) -> None:
     name, place = u.w.name(dst.name), u.access_name(dst)
     rank = str(u.domain.rank) if src.lanes else "0"
     u.w.line(
-        f"{name} = reinterpreted({src.name}, {types}, {offset}, {shape}, {strides}, {place}, {rank})"
+        f"{name} = reinterpreted({src.name}, {types}, ({offset}, {shape}, {strides}),"
+        f" {place}, {rank})"
     )
     u.stores[dst.name] = Storage(name, dst, u.access(dst), lanes=src.lanes, owner=src.owner)
     if u.checks is not None:
@@ -383,7 +385,7 @@ def _extents(u: Unit, stmt: Launch) -> tuple[int, ...]:
 
 
 def _threads(u: Unit, stmt: Launch, extents: tuple[int, ...]) -> None:
-    """Make the threads of a block the lanes: z outermost, x innermost; axes of one thread drop out."""
+    """Make the threads of a block the lanes, z outermost; axes of one thread drop out."""
     axes = [
         (v, n) for v, n in reversed(list(zip(stmt.thread_vars, extents, strict=False))) if n != 1
     ]
@@ -456,9 +458,8 @@ def _print(u: Unit, stmt: Print) -> None:
         u.begin(stmt.value)
         v = u.expr(stmt.value)
         shape = u.domain.shape if v.axes or u.mask is not None else "()"
-        u.w.line(
-            f"machine.print_value({v.code}, {u.mask_text}, {stmt.message!r}, {shape}, {str(v.dtype)!r})"
-        )
+        what = f"{stmt.message!r}, {shape}, {str(v.dtype)!r}"
+        u.w.line(f"machine.print_value({v.code}, {u.mask_text}, {what})")
 
 
 def _assert(u: Unit, stmt: Assert) -> None:

@@ -151,7 +151,7 @@ class Unit:
             f"{what}, so the block as a whole cannot use it here",
             self.w.loc,
             expected="a value that is the same for all threads of the block",
-            help="write the code for one thread with T.get_thread_binding(), or move the value into shared memory",
+            help="write code for one thread (T.get_thread_binding), or use shared memory",
         )
 
     def storage(self, buffer: Buffer) -> Storage:

@@ -18,7 +18,7 @@ _INDENT = "    "
 
 
 class Writer:
-    """Collects lines at a current depth; `loc` is the author's place that the next lines come from."""
+    """Collects lines at a current depth; `loc` is the author's place of the next lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
