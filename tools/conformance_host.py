@@ -1,7 +1,8 @@
 """Runs one program that asks for a GPU on the emulator; see conformance.py.
 
-What enters: the path of a program, and a chip. What leaves: one line that begins with OUTCOME. torch
-devices named `cuda` become the CPU, and what torch says about a GPU is what an H100 would say.
+What enters: the path of a program, and a chip. What leaves: one line that begins with OUTCOME.
+Devices of torch named `cuda` become the CPU, and what torch says about a GPU is what an H100 would
+say.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import runpy
 import sys
 import types
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,7 +36,7 @@ class CudaIsCpu(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.cuda:
             return args[0]
-        if func is torch.Tensor.is_cuda.__get__:
+        if func is torch.Tensor.is_cuda.__get__:  # pyright: ignore[reportAttributeAccessIssue]
             return True
         moved = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
         return func(*_on_cpu(tuple(args)), **moved)
@@ -92,7 +94,7 @@ def redirect_targets(chip: str) -> None:
     module.resolve = redirected
     for user in ("compile", "checking"):
         __import__(f"tilelang.runtime.{user}")
-        sys.modules[f"tilelang.runtime.{user}"].resolve = redirected  # pyright: ignore[reportAttributeAccessIssue]
+        setattr(sys.modules[f"tilelang.runtime.{user}"], "resolve", redirected)  # noqa: B010 - untyped
 
 
 def outcome_of(exc: BaseException) -> tuple[str, str]:
@@ -117,7 +119,7 @@ def main() -> None:
     sys.path.insert(0, os.path.dirname(path))
     pretend_gpu()
     redirect_targets(chip)
-    has_main = "__main__" in open(path, encoding="utf-8").read()
+    has_main = "__main__" in Path(path).read_text(encoding="utf-8")
     outcome, reason = ("passed", "") if has_main else ("loads", "")
     try:
         with CudaIsCpu():

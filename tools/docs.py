@@ -11,7 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))  # this checkout, whatever is installed
 
-from tilelang.options import ROWS, Effect, Row  # noqa: E402 - the path comes first
+# The path comes first.
+from tilelang.compat.modules import REAL, REFUSED_NAMES  # noqa: E402
+from tilelang.language.later import LATER, NAMESPACES  # noqa: E402
+from tilelang.options import ROWS, Effect, Row  # noqa: E402
 
 NOTE = "<!-- Written by `make docs` from {source}; edit that. -->\n"
 
@@ -71,7 +74,42 @@ def options_page() -> str:
     )
 
 
-PAGES: dict[str, Callable[[], str]] = {"docs/options.md": options_page}
+def declared_page() -> str:
+    """docs/declared.md."""
+    reasons = list(dict.fromkeys(row.reason for row in LATER.values()))
+    listed = {r: [code(f"T.{n}") for n, row in LATER.items() if row.reason == r] for r in reasons}
+    spaces = [(code(f"T.{n}"), ", ".join(map(code, dir(s)))) for n, s in NAMESPACES.items()]
+    modules = sorted({*REAL, *REFUSED_NAMES})
+    return (
+        "# Names that are declared and not built\n\n"
+        + NOTE.format(source="src/tilelang/language/later.py and compat/modules.py")
+        + "\nThese names exist, so that a program that mentions them loads. Calling one is an error"
+        " at its line that says what it waits for.\n"
+        + "".join(
+            f"\n## {reason[0].upper()}{reason[1:]}\n\n{', '.join(names)}\n"
+            for reason, names in listed.items()
+        )
+        + "\n## Namespaces of the Ascend dialects, which need the Ascend target\n\n"
+        + table(("namespace", "names"), spaces)
+        + "\n## Modules\n\n"
+        + table(
+            ("module", "here", "refused when it is used"),
+            (
+                (
+                    code(m),
+                    ", ".join(map(code, REAL.get(m, {}))),
+                    ", ".join(map(code, REFUSED_NAMES.get(m, []))),
+                )
+                for m in modules
+            ),
+        )
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/declared.md": declared_page,
+    "docs/options.md": options_page,
+}
 
 
 def main(check: bool) -> int:

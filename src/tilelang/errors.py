@@ -1,8 +1,9 @@
 """Locations, diagnostics and the exception classes.
 
-What enters: facts about a fault (where, what was expected, what was got, a way out). What leaves: one `Diagnostic`,
-rendered as text with the author's source line and a caret, or an exception that carries it. Every fault a kernel
-author can cause travels as a `Diagnostic` from end to end; `InternalError` alone means that the fault is ours.
+What enters: facts about a fault (where, what was expected, what was got, a way out). What leaves:
+one `Diagnostic`, rendered as text with the author's source line and a caret, or an exception that
+carries it. Every fault a kernel author can cause travels as a `Diagnostic` from end to end;
+`InternalError` alone means that the fault is ours.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any
 class Loc:
     """A span of one source line (lines and columns count from 1), and the call that led there.
 
-    `caller` is set for code inlined from a macro or helper: the place of the call, itself possibly inlined.
+    `caller` is set for code inlined from a macro or helper: the place of the call, itself possibly
+    inlined.
     """
 
     file: str
@@ -54,7 +56,8 @@ class Severity(enum.Enum):
 class Diagnostic:
     """One finding: what is wrong, where, what was expected, what was got, and a way out.
 
-    `kind` is one of the words of `KINDS`; `label` stands beside the caret; `related` names further places.
+    `kind` is one of the words of `KINDS`; `label` stands beside the caret; `related` names further
+    places.
     """
 
     kind: str
@@ -100,7 +103,8 @@ class Diagnostic:
         }
 
 
-# The kinds of finding, each with the question it answers; a test holds docs/errors.md to this table.
+# The kinds of finding, each with the question it answers; a test holds docs/errors.md to this
+# table.
 KINDS: dict[str, str] = {
     "argument": "Do the arguments of a launch fit the kernel's signature?",
     "async": "Is asynchronous work waited for before its result is used?",
@@ -186,7 +190,9 @@ def _facts(d: Diagnostic) -> list[str]:
 
 
 class TileError(Exception):
-    """A fault in a program, or in its use, that its author can mend. `diagnostics` holds the findings."""
+    """A fault in a program, or in its use, that its author can mend. `diagnostics` holds the
+    findings.
+    """
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__("\n\n".join(d.render() for d in diagnostics))
@@ -198,7 +204,8 @@ class TileError(Exception):
         return type(self)(*placed)
 
 
-# Python's own exception classes stand beside ours, so that `except ValueError` in existing programs still works.
+# Python's own exception classes stand beside ours, so that `except ValueError` in existing programs
+# still works.
 class TileValueError(TileError, ValueError):
     """A value, shape, scope or capacity that is not allowed."""
 
@@ -258,7 +265,9 @@ def error(
     cls: type[TileError] | None = None,
     **facts: Any,
 ) -> TileError:
-    """Build the exception for one finding; `facts` are further fields of `Diagnostic`. The caller raises it."""
+    """Build the exception for one finding; `facts` are further fields of `Diagnostic`. The caller
+    raises it.
+    """
     chosen = cls or _CLASS_OF_KIND.get(kind, TileValueError)
     return chosen(Diagnostic(kind, message, loc, **facts))
 

@@ -1,1 +1,3 @@
-"""The mainline Ascend backend's import path; `tilelang.ascend.language` is its dialect of the language."""
+"""The mainline Ascend backend's import path; `tilelang.ascend.language` is its dialect of the
+language.
+"""

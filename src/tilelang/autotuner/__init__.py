@@ -1,4 +1,5 @@
-"""`tilelang.autotuner`: every configuration is compiled, compared with a reference, and timed; the fastest wins.
+"""`tilelang.autotuner`: every configuration is compiled, compared with a reference, and timed; the
+fastest wins.
 
 What enters: a function and its configurations. What leaves: the best kernel, with the time or the
 error of every candidate. A candidate that cannot be compiled, fails, or gives wrong results is left
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -35,9 +36,10 @@ _INPUTS: ContextVar[list[Any] | None] = ContextVar("tilewright_autotune_inputs",
 
 
 @contextmanager
-def set_autotune_inputs(*args: Any) -> Iterator[None]:
+def set_autotune_inputs(*args: Any) -> Generator[None]:
     """`with set_autotune_inputs(a, b):` - the tensors that candidates inside are timed with."""
-    given = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
+    one = len(args) == 1 and isinstance(args[0], (list, tuple))
+    given: list[Any] = [*args[0]] if one else [*args]
     token = _INPUTS.set(given)
     try:
         yield
@@ -170,8 +172,8 @@ def _reference(plan: Plan, kernel: JITKernel) -> float | None:
 
 
 def _listed(configs: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Config]:
-    made = configs(*args, **kwargs) if callable(configs) else configs
-    listed = [dict(c) for c in made]
+    made: Any = configs(*args, **kwargs) if callable(configs) else configs
+    listed: list[Config] = [dict(c) for c in made]
     if not listed:
         raise error(
             "option", "an empty list of configurations", cls=TileValueError, expected="one or more"
@@ -180,7 +182,9 @@ def _listed(configs: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> lis
 
 
 class AutoTuneImpl:
-    """A function under `@tilelang.autotune`: its call tunes, unless the tunable parameters are passed."""
+    """A function under `@tilelang.autotune`: its call tunes, unless the tunable parameters are
+    passed.
+    """
 
     def __init__(self, kernel: JITImpl, configs: Any, plan: Plan) -> None:
         self._kernel = kernel
@@ -280,7 +284,7 @@ def _plan(settings: Mapping[str, Any], base: Plan | None = None) -> Plan:
 
 
 class AutoTuner:
-    """`AutoTuner.from_kernel(kernel, configs).set_compile_args(...).set_profile_args(...).run()`."""
+    """`AutoTuner.from_kernel(kernel, configs).set_profile_args(...).run()`."""
 
     def __init__(self, kernel: Callable[..., Any], configs: Any) -> None:
         self._kernel = kernel

@@ -1,4 +1,4 @@
-"""The frontend: an author's Python function in, a tile-stage `Function` out, by staged execution."""
+"""The frontend: an author's Python function in, a tile-stage `Function` out."""
 
 from tilelang.frontend.eager import (
     annotate_compile_flags,

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import EagerJITBuildError, Loc, TileTypeError, error
@@ -38,9 +38,11 @@ from tilelang.language.values import Value, element_type, is_scalar
 
 @dataclass(frozen=True)
 class EagerFunction:
-    """An eager kernel, read but not yet traced: which parameters are the launch's, which the compiler's."""
+    """An eager kernel, read but not yet traced: which parameters are the launch's, which the
+    compiler's.
+    """
 
-    fn: FunctionType
+    fn: Any
     rewritten: Rewritten
     runtime: tuple[str, ...]
     compile_time: tuple[str, ...]
@@ -145,13 +147,15 @@ def _arguments(eager: EagerFunction, builder: Builder, values: Mapping[str, Any]
     return out
 
 
-# -- names that only eager kernels (and kernels with outputs of their own) use ----------------------
+# -- names that only eager kernels (and kernels with outputs of their own) use
+# ----------------------
 
 
 def const(name: str, dtype: Any = "int32") -> Any:
     """Compile-time sizes: `T.const("M")`, or several with "M, N"; read off the tensors of the call.
 
-    A name must stand directly as an extent or stride of a tensor declaration. Only in eager kernels.
+    A name must stand directly as an extent or stride of a tensor declaration. Only in eager
+    kernels.
     """
     builder = build.current("T.const")
     if not builder.eager.allowed:
@@ -176,14 +180,15 @@ def _const(builder: Builder, name: str, dtype: DType) -> Any:
             f"the size {name} of T.const is not known",
             here(),
             cls=EagerJITBuildError,
-            expected=f"{name} directly as an extent or stride of a tensor declared before the launch",
+            expected=f"{name} as an extent or stride of a tensor declared before the launch",
             help=f"declare a tensor with it, or pass {name}=... to compile()",
         )
     return builder.eager.consts[name]
 
 
 def empty(*shape: Any, dtype: Any = "float32") -> BufferRef:
-    """An output that the call allocates and returns: `T.empty(M, N, dtype=...)` or `T.empty((M, N), dtype)`.
+    """An output that the call allocates and returns: `T.empty(M, N, dtype=...)` or `T.empty((M, N),
+    dtype)`.
 
     The kernel function must return it; RuntimeError otherwise.
     """
@@ -215,7 +220,8 @@ def annotate_pass_configs(configs: Any) -> None:
         )
     builder = build.current("T.annotate_pass_configs")
     known = dict(builder.eager.settings.get("pass_configs", ()))
-    known.update({str(k): v for k, v in configs.items()})  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    given = cast("Mapping[Any, Any]", configs)
+    known.update({str(k): v for k, v in given.items()})
     builder.eager.settings["pass_configs"] = tuple(sorted(known.items()))
 
 

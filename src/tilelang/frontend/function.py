@@ -25,7 +25,8 @@ from tilelang.language.buffers import BufferRef
 class PrimFunc:
     """A traced function: `ir` is its tile stage, `script()` prints it.
 
-    `tilelang.compile` makes a kernel of it. `warnings` are findings of the trace that do not stop it.
+    `tilelang.compile` makes a kernel of it. `warnings` are findings of the trace that do not stop
+    it.
     """
 
     def __init__(

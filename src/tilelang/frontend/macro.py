@@ -1,7 +1,10 @@
-"""`@T.macro` and `@T.meta_class`: functions and classes that are inlined into each kernel that uses them."""
+"""`@T.macro` and `@T.meta_class`: functions and classes that are inlined into each kernel that uses
+them.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 from types import FunctionType
 from typing import Any
@@ -16,12 +19,15 @@ from tilelang.ir.expr import Load, Var
 from tilelang.language.buffers import BufferRef, RegionRef, VarRef
 from tilelang.language.values import Value, describe
 
-# A macro that calls itself without an end fails here, with the chain of calls, before Python's own limit.
+# A macro that calls itself without an end fails here, with the chain of calls, before Python's own
+# limit.
 _MAX_DEPTH = 64
 
 
 class Ref:
-    """Annotation of a macro parameter that is passed by reference: a variable, an element or a slice."""
+    """Annotation of a macro parameter that is passed by reference: a variable, an element or a
+    slice.
+    """
 
 
 class Macro:
@@ -39,9 +45,10 @@ class Macro:
         self.__wrapped__ = fn
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else lambda *a, **k: self(instance, *a, **k)
+        return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Inline the function here."""
         builder = build.current(f"the macro {self.__name__}")
         if self._rewritten is None:
             self._rewritten = rewrite(self._fn, attributes=self._attributes)

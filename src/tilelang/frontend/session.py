@@ -33,7 +33,7 @@ def new_builder(rewritten: Rewritten) -> Builder:
 def run(
     fn: FunctionType, rewritten: Rewritten, builder: Builder, arguments: Mapping[str, Any]
 ) -> None:
-    """Run the rewritten function once with `builder` current; errors carry the author's location."""
+    """Run the rewritten function once with `builder` current; errors carry a location."""
     token = CURRENT.set(builder)
     try:
         tracer = Tracer(builder, rewritten.locs, declare_parameter=declare_parameter)

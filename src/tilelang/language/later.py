@@ -42,7 +42,7 @@ class Later:
                 f"{prefix}.{self.name} {self.reason}",
                 here(),
                 cls=TileNotImplementedError,
-                help=self.help or "docs/compatibility.md lists what is declared and not built",
+                help=self.help or "docs/declared.md lists what is declared and not built",
             )
 
         refused.__name__ = refused.__qualname__ = self.name

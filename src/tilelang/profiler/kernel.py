@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import TileValueError, error
@@ -74,9 +74,11 @@ class Profiler:
 
     def _results(self, made: Sequence[Any], returned: Any) -> list[Any]:
         """What a call produced: the values it returned, else its inputs, which it may have changed."""
-        if returned is None or (isinstance(returned, (list, tuple)) and not returned):
+        if returned is None or returned == []:
             return list(made)
-        return list(returned) if isinstance(returned, (list, tuple)) else [returned]
+        if isinstance(returned, (list, tuple)):
+            return list(cast("list[Any]", returned))
+        return [returned]
 
     def assert_allclose(
         self,

@@ -1,4 +1,6 @@
-"""`tilelang.check`: every finding about a function or kernel, statically, and with inputs dynamically."""
+"""`tilelang.check`: every finding about a function or kernel, statically, and with inputs
+dynamically.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ from tilelang.targets import CHIPS
 def check(
     func_or_kernel: Any, target: TargetLike | None = None, run_with: Sequence[Any] | None = None
 ) -> list[Diagnostic]:
-    """Every finding about a `PrimFunc` or kernel on `target`, errors first; an empty list means none.
+    """Every finding about a `PrimFunc` or kernel on `target`, errors first; an empty list means
+    none.
 
-    With `run_with`, the arguments of a call, the kernel also runs under the dynamic checks: uninitialised reads,
-    out-of-bounds accesses, races. The arrays are written as by a call. Nothing runs while static errors are found.
+    With `run_with`, the arguments of a call, the kernel also runs under the dynamic checks:
+    uninitialised reads, out-of-bounds accesses, races. The arrays are written as by a call. Nothing
+    runs while static errors are found.
     """
     func, outputs = _function(func_or_kernel)
     default = str(options_from(None, os.environ).default_target)

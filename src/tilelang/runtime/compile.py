@@ -7,12 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilelang.emulator import translate
-from tilelang.errors import Diagnostic, Severity, TileTypeError, TileValueError, error
+from tilelang.errors import (
+    Diagnostic,
+    Severity,
+    TileTypeError,
+    TileValueError,
+    error,
+    raise_if_any,
+)
 from tilelang.frontend import PrimFunc
-from tilelang.isa.target import Target, TargetLike
+from tilelang.isa.target import TargetLike
 from tilelang.options import Options, ineffective, options_from
-from tilelang.passes.check import check_function, refuse
-from tilelang.runtime.kernel import JITKernel
+from tilelang.passes.check import check_function
+from tilelang.runtime.kernel import Findings, JITKernel
 from tilelang.runtime.resolve import resolve
 from tilelang.targets import CHIPS
 
@@ -32,8 +39,9 @@ def compile(
 ) -> JITKernel:
     """Compile a `PrimFunc` for `target` (see `tilelang.targets`; default `auto`).
 
-    `out_idx` are the positions (negative ones from the end) of parameters that the call allocates and returns.
-    Raises the located findings that make the program wrong for all inputs; others are in `kernel.warnings`.
+    `out_idx` are the positions (negative ones from the end) of parameters that the call allocates
+    and returns. Raises the located findings that make the program wrong for all inputs; others are
+    in `kernel.warnings`.
     """
     if not isinstance(func, PrimFunc):
         raise error(
@@ -44,32 +52,42 @@ def compile(
             got=type(func).__name__,
             help="for a function under @tilelang.jit use its `.compile(...)` or call it",
         )
-    options = options_from(pass_configs, os.environ)
+    configs = {**dict(func.attrs.get("pass_configs", ())), **(pass_configs or {})}
+    flags = [*func.attrs.get("compile_flags", ()), *_listed(compile_flags)]
+    options = options_from(configs, os.environ)
     unused = [
-        *ineffective(pass_configs, {}),
-        *_unused(execution_backend, target_host, compile_flags),
+        *ineffective(configs, {}),
+        *_unused(execution_backend, target_host, flags),
     ]
     resolved = resolve(target, str(options.default_target))
     outputs = output_positions(func, out_idx)
-    refuse(func.ir, resolved, chips=CHIPS)
+    findings = check_function(func.ir, resolved, chips=CHIPS)
+    raise_if_any(findings)
     return JITKernel(
         func,
         translate(func.ir, tf32=resolved.fp32_gemm == "tf32"),
         resolved,
         outputs,
         options,
-        warnings=[*func.warnings, *_warnings(func, resolved)],
-        unused=unused,
+        Findings((*func.warnings, *_heard(findings, options)), tuple(unused)),
     )
 
 
-def _warnings(func: PrimFunc, target: Target) -> list[Diagnostic]:
-    return [
-        d for d in check_function(func.ir, target, chips=CHIPS) if d.severity is Severity.WARNING
-    ]
+def _heard(findings: Sequence[Diagnostic], options: Options) -> list[Diagnostic]:
+    """The warnings that the settings do not silence. Errors cannot be silenced."""
+    silent = {
+        "race": options.disable_data_race_check,
+        "bounds": options.disable_out_of_bound_warning,
+        "uninitialised": options.disable_buffer_init_check,
+    }
+    return [d for d in findings if d.severity is Severity.WARNING and not silent.get(d.kind, False)]
 
 
-def _unused(backend: str | None, host: Any, flags: Sequence[str] | str | None) -> list[str]:
+def _listed(flags: Sequence[str] | str | None) -> list[str]:
+    return [flags] if isinstance(flags, str) else list(flags or ())
+
+
+def _unused(backend: str | None, host: Any, flags: Sequence[str]) -> list[str]:
     out: list[str] = []
     if backend is not None:
         if backend not in _BACKENDS:
@@ -88,12 +106,25 @@ def _unused(backend: str | None, host: Any, flags: Sequence[str] | str | None) -
 
 
 def output_positions(func: PrimFunc, out_idx: int | Sequence[int] | None) -> list[int]:
-    """`out_idx` as sorted-by-request positions; ValueError where one is out of range, repeated, or not a tensor."""
+    """`out_idx` as positions from the front, in the order asked for.
+
+    ValueError where one is out of range, repeated, or not a tensor.
+    """
     if out_idx is None:
         return list(func.ir.outputs)
+    if func.ir.outputs:
+        raise error(
+            "argument",
+            f"Out index conflict: {func.ir.name} makes its outputs with T.empty",
+            func.loc,
+            cls=TileValueError,
+            expected="no out_idx",
+            got=f"out_idx={out_idx!r}",
+        )
     count = len(func.ir.params)
     out: list[int] = []
-    for n in [out_idx] if isinstance(out_idx, int) else list(out_idx):
+    asked: list[Any] = [out_idx] if isinstance(out_idx, int) else list(out_idx)
+    for n in asked:
         if isinstance(n, bool) or not isinstance(n, int) or not -count <= n < count:
             raise error(
                 "argument",

@@ -1,7 +1,7 @@
 """`@tilelang.jit`: compile on call, one kernel per set of compile-time arguments.
 
-A lazy function makes a `@T.prim_func` and its call gives the kernel. An eager function is the kernel
-itself, and its call runs it.
+A lazy function makes a `@T.prim_func` and its call gives the kernel. An eager function is the
+kernel itself, and its call runs it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from tilelang.errors import (
     EagerJITBuildError,
@@ -21,7 +21,7 @@ from tilelang.errors import (
 )
 from tilelang.frontend import PrimFunc
 from tilelang.frontend.eager import EagerFunction, Probe, is_eager, probe, read_eager, trace_eager
-from tilelang.ir.expr import Expr, Var
+from tilelang.ir.expr import Var
 from tilelang.ir.tile import Param
 from tilelang.isa.target import TargetLike
 from tilelang.runtime.compile import compile
@@ -76,7 +76,8 @@ class JITImpl:
         """The settings of the decorator, as `tilelang.compile` takes them."""
         return dict(self._settings)
 
-    # -- lazy and eager alike -------------------------------------------------------------------------
+    # -- lazy and eager alike
+    # -------------------------------------------------------------------------
 
     def get_tir(self, *args: Any, **kwargs: Any) -> PrimFunc:
         """The traced function for these arguments, for `tilelang.compile` and `tilelang.check`.
@@ -103,6 +104,7 @@ class JITImpl:
         return compile(self.get_tir(*args, **kwargs), **self._settings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Lazy: the kernel for these arguments. Eager: run it, and give its outputs."""
         if self._eager is not None:
             return self._run(self._eager, args, kwargs)
         bound = self._bound(args, kwargs)
@@ -176,7 +178,8 @@ class JITImpl:
             ) from None
         return key
 
-    # -- eager ----------------------------------------------------------------------------------------
+    # -- eager
+    # ----------------------------------------------------------------------------------------
 
     def _run(self, eager: EagerFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         values, runtime, given = self._split(eager, args, kwargs, partial=False)
@@ -250,11 +253,7 @@ def _sizes(p: Param, value: Any) -> list[tuple[str, int]]:
     pairs = list(zip(p.buffer.shape, shape, strict=False))
     if p.buffer.strides is not None:
         pairs += zip(p.buffer.strides, _strides(value), strict=False)
-    return [(e.name, int(n)) for e, n in pairs if _is_symbol(e)]  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _is_symbol(e: Expr) -> bool:
-    return isinstance(e, Var)
+    return [(e.name, int(n)) for e, n in pairs if isinstance(e, Var)]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _strides(value: Any) -> list[int]:
@@ -266,10 +265,13 @@ def _strides(value: Any) -> list[int]:
 def _frozen(x: Any) -> Any:
     """`x` in hashable form; the type is part of it, since 1 == True."""
     if isinstance(x, Mapping):
+        x = cast("Mapping[Any, Any]", x)
         return ("dict", tuple(sorted((str(k), _frozen(v)) for k, v in x.items())))
     if isinstance(x, (list, tuple)):
+        x = cast("list[Any]", x)
         return (type(x).__name__, tuple(_frozen(v) for v in x))
     if isinstance(x, (set, frozenset)):
+        x = cast("set[Any]", x)
         return ("set", frozenset(_frozen(v) for v in x))
     return (type(x).__name__, x)
 
@@ -288,9 +290,9 @@ def jit(
 ) -> Any:
     """Compile on call: `@tilelang.jit`, or `@tilelang.jit(out_idx=-1, target=...)`.
 
-    See `compile` for the settings. A function that makes a `@T.prim_func` is lazy: its arguments are
-    compile-time, and its call gives the kernel. A function that is itself the kernel is eager: its
-    call takes the tensors, and runs.
+    See `compile` for the settings. A function that makes a `@T.prim_func` is lazy: its arguments
+    are compile-time, and its call gives the kernel. A function that is itself the kernel is eager:
+    its call takes the tensors, and runs.
     """
     if debug_root_path is not None:
         raise error(
@@ -308,5 +310,5 @@ def jit(
         "compile_flags": compile_flags,
     }
     if func is None:
-        return lambda f: JITImpl(f, settings)  # pyright: ignore[reportUnknownLambdaType]
+        return functools.partial(JITImpl, settings=settings)
     return JITImpl(func, settings)

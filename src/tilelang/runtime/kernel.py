@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tilelang.emulator import Program
@@ -17,11 +18,26 @@ from tilelang.runtime.inspect import Snapshot, observe
 from tilelang.runtime.resolve import description
 
 
-class JITKernel:
-    """A compiled kernel. Call it with the inputs in order; outputs named by `out_idx` are allocated and returned.
+@dataclass(frozen=True)
+class Findings:
+    """What the compiler has to say about a kernel that it made.
 
-    `warnings` are the findings of the compiler that do not stop it; `unused` says which given settings this target
-    does not use, and why.
+    `unused` are the given settings that this target does not use, with the reason.
+    """
+
+    warnings: tuple[Diagnostic, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+NO_FINDINGS = Findings()
+
+
+class JITKernel:
+    """A compiled kernel. Call it with the inputs in order; outputs named by `out_idx` are allocated
+    and returned.
+
+    `warnings` are the findings of the compiler that do not stop it; `unused` says which given
+    settings this target does not use, and why.
     """
 
     def __init__(
@@ -31,14 +47,12 @@ class JITKernel:
         target: Target,
         outputs: Sequence[int],
         options: Options,
-        *,
-        warnings: Sequence[Diagnostic] = (),
-        unused: Sequence[str] = (),
+        findings: Findings = NO_FINDINGS,
     ) -> None:
         self.prim_func = prim_func
         self.options = options
-        self.warnings = tuple(warnings)
-        self.unused = tuple(unused)
+        self.warnings = findings.warnings
+        self.unused = findings.unused
         self._program = program
         self._target = target
         self._signature = Signature(prim_func.ir, outputs)
@@ -69,7 +83,9 @@ class JITKernel:
         return [p.name for p in self.ir.params]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the kernel. Returns the output, a list of them where there are several, or None where there is none."""
+        """Run the kernel. Returns the output, a list of them where there are several, or None where
+        there is none.
+        """
         bound = self._signature.bind(args, kwargs)
         self._program.run(_by_name(bound))
         for step in bound.finish:
@@ -79,11 +95,13 @@ class JITKernel:
     def inspect(
         self, *args: Any, buffer: str | None = None, after: int | str | None = None, block: Any = 0
     ) -> Snapshot:
-        """Run the kernel and give the contents of its buffers, on-chip ones too, in one block at one place.
+        """Run the kernel and give the contents of its buffers, on-chip ones too, in one block at
+        one place.
 
-        `after` is a line of the author's file, or a buffer's name (after its last write); None means at the end of
-        the block. `buffer` narrows the result to one buffer. `block` is the block's index, or a tuple per grid axis.
-        Raises for a line, buffer or block that does not exist.
+        `after` is a line of the author's file, or a buffer's name (after its last write); None
+        means at the end of the block. `buffer` narrows the result to one buffer. `block` is the
+        block's index, or a tuple per grid axis. Raises for a line, buffer or block that does not
+        exist.
         """
         bound = self._signature.bind(args, {})
         return observe(
@@ -100,7 +118,7 @@ class JITKernel:
             raise error(
                 "option", f"show_source({which!r})", expected="'kernel' or 'both'", got=repr(which)
             )
-        print(self.get_kernel_source())  # noqa: T201 - that is what it is for
+        print(self.get_kernel_source())
 
     tuned: Any = None
     """What the tuner found, for a kernel that it chose."""
@@ -127,7 +145,8 @@ class JITKernel:
         return None if self.tuned is None else self.tuned.ref_latency
 
     profiler: ClassVar[Callable[..., Any] | None] = None
-    """What makes the profiler of a kernel; the package puts it here, as it is built on this class."""
+    """What makes the profiler of a kernel; the package puts it here, as it is built on this class.
+    """
 
     def get_profiler(self, *args: Any, **kwargs: Any) -> Any:
         """A `Profiler` of this kernel: `get_profiler(tensor_supply_type=TensorSupplyType.Auto)`."""

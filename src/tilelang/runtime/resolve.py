@@ -1,7 +1,7 @@
 """From a `target=` argument to a target that can run something here.
 
-What enters: what a program says. What leaves: a resolved `Target`, or an error that says what runs here and why not
-more. `auto` is the GPU if one can be used, else the CPU.
+What enters: what a program says. What leaves: a resolved `Target`, or an error that says what runs
+here and why not more. `auto` is the GPU if one can be used, else the CPU.
 """
 
 from __future__ import annotations

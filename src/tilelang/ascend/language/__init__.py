@@ -1,4 +1,6 @@
-"""The mainline Ascend dialect (chip 950): its launch and allocation functions, and the common names unchanged."""
+"""The mainline Ascend dialect (chip 950): its launch and allocation functions, and the common names
+unchanged.
+"""
 
 from __future__ import annotations
 
