@@ -73,7 +73,7 @@ class Profiler:
     __call__ = run_once
 
     def _results(self, made: Sequence[Any], returned: Any) -> list[Any]:
-        """What a call produced: the values it returned, else its inputs, which it may have changed."""
+        """What a call produced: what it returned, else its inputs, which it may have changed."""
         if returned is None or returned == []:
             return list(made)
         if isinstance(returned, (list, tuple)):

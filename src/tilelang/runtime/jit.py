@@ -143,7 +143,7 @@ class JITImpl:
         return self.compile(*args, **kwargs).get_kernel_source()
 
     def key_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What tells calls apart that may need different kernels: compile-time arguments and sizes."""
+        """What tells apart calls that may need different kernels: arguments and sizes."""
         if self._eager is None:
             bound = self.signature.bind_partial(*args, **kwargs)
             return self._key(bound.arguments)
@@ -243,7 +243,7 @@ class JITImpl:
 
 
 def _sizes(p: Param, value: Any) -> list[tuple[str, int]]:
-    """The symbols that stand directly as an extent or stride of a tensor, with its actual numbers."""
+    """The symbols that are an extent or stride of a tensor, with its actual numbers."""
     if p.buffer is None or not hasattr(value, "shape"):
         return []
     shape = list(value.shape)
