@@ -71,6 +71,11 @@ tilelang.engine: lower
 tilelang.engine.callback: register_c_postproc_callback register_cuda_postproc_callback
     register_hip_postproc_callback
 tilelang.engine.lower: lower
+tilelang.env: env
+tilelang.rocm.intrinsics.mfma_layout: shared_16x16_to_local_64x4_layout_A
+    shared_16x32_to_local_64x8_layout_A shared_16x4_to_local_64x1_layout_A
+    shared_16x64_to_local_64x16_layout_A
+tilelang.rocm.intrinsics.utils: get_mma_micro_size
 tilelang.rocm.target: target_is_gfx950
 tilelang.rocm.intrinsics.mfma_macro_generator: MatrixCoreIntrinEmitter
     MatrixCorePreshuffleIntrinEmitter
@@ -93,8 +98,8 @@ def _with_parents(names: Sequence[str]) -> set[str]:
     return {".".join(n.split(".")[:k]) for n in names for k in range(2 if "." in n else 1, 9)}
 
 
-_REFUSED_NAMES = _refused()
-MODULES = _with_parents([*REAL, *_REFUSED_NAMES])
+REFUSED_NAMES = _refused()
+MODULES = _with_parents([*REAL, *REFUSED_NAMES])
 _REASON = "is not built"
 
 
@@ -102,16 +107,18 @@ class DeclaredModule(ModuleType):
     """A module of the table; its other names are an error that says what it is."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _REFUSED_NAMES.get(self.__name__, ()):
+        if name in REFUSED_NAMES.get(self.__name__, ()):
             row = Later(name, "*args, **kwargs", _REASON)
             return row.function(self.__name__)
-        if name.startswith("__") or f"{self.__name__}.{name}" in MODULES:
+        if name.startswith("__"):
             raise AttributeError(name)
+        if f"{self.__name__}.{name}" in MODULES:
+            return importlib.import_module(f"{self.__name__}.{name}")
         raise error(
             "name",
             f"{self.__name__}.{name} {_why(self.__name__)}",
             cls=TileNameError,
-            help="docs/compatibility.md lists what is here",
+            help="docs/declared.md lists what is here",
         )
 
 
@@ -133,9 +140,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         root = fullname.split(".")[0]
         ours = root == "tilelang" or isinstance(sys.modules.get(root), DeclaredModule)
         if ours and "." in fullname and not fullname.rpartition(".")[2].startswith("_"):
+            # Without `name=`: `from tvm import tirx` would swallow the message otherwise.
             raise ModuleNotFoundError(
-                f"{fullname} {_why(fullname)}; docs/compatibility.md lists what is here",
-                name=fullname,
+                f"{fullname} {_why(fullname)}; docs/declared.md lists what is here"
             )
         return None
 

@@ -18,7 +18,7 @@ def _later(what: str) -> Exception:
         "layout",
         f"{what} needs layout inference, which is not built",
         cls=TileNotImplementedError,
-        help="docs/compatibility.md lists what is declared and not built",
+        help="docs/declared.md lists what is declared and not built",
     )
 
 
