@@ -1,7 +1,8 @@
 """Times of the emulator on a few kernels, with the goals that they are held against.
 
-`python benchmarks/emulator.py [NAME ...]` prints one line for each kernel: the best of five runs, the
-goal, and the time to trace and translate it. Nothing here is a test; the results are checked all the same.
+`python benchmarks/emulator.py [NAME ...]` prints one line for each kernel: the best of five runs,
+the goal, and the time to trace and translate it. Nothing here is a test; the results are checked
+all the same.
 """
 
 import sys
@@ -17,6 +18,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def random(*shape):
+    """float32 numbers of a normal distribution."""
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
@@ -157,6 +159,7 @@ GOALS = {gemm: 0.8, add: 0.08, softmax: None, attention: None, threads: None}
 
 
 def main(names):
+    """Run the cases of these names, or all."""
     for case, goal in GOALS.items():
         if names and case.__name__ not in names:
             continue
@@ -176,6 +179,7 @@ def main(names):
 
 
 def timed(kernel, inputs):
+    """Seconds of one call."""
     start = time.perf_counter()
     kernel(*inputs)
     return time.perf_counter() - start

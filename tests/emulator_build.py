@@ -55,9 +55,9 @@ def mul(a: Any, b: Any) -> Expr:
     return op("*", a, b)
 
 
-def call(fn: str, *args: Expr, type: DType | None = None, params: tuple[Any, ...] = ()) -> Call:
+def call(fn: str, *args: Expr, gives: DType | None = None, params: tuple[Any, ...] = ()) -> Call:
     """A function of the table."""
-    return Call(fn, args, type or args[0].dtype, params=params)
+    return Call(fn, args, gives or args[0].dtype, params=params)
 
 
 def buf(name: str, dtype: Any, *shape: Any, scope: str = "global", **kw: Any) -> Buffer:
@@ -99,7 +99,7 @@ def kernel(
     bufs: list[Buffer],
     *body: Stmt,
     grid: tuple[Any, ...] = (1,),
-    vars: tuple[Var, ...] = (),
+    vars: tuple[Var, ...] = (),  # noqa: A002 - the field's name
     threads: tuple[int, ...] | None = (1,),
     dynamic: tuple[Var, ...] = (),
     dialect: str = "common",

@@ -1,4 +1,4 @@
-"""Whole kernels on the emulator against NumPy, at odd sizes; each is clean in the dynamic check too."""
+"""Whole kernels on the emulator against NumPy, at odd sizes; each is clean in the dynamic check."""
 
 import ml_dtypes
 import numpy as np

@@ -85,7 +85,7 @@ def test_while_with_lane_dependent_rounds(where):
 
 @pytest.mark.parametrize("where", PLACES)
 def test_break_continue_and_else(where):
-    """for k in range(10): if a == k: break; if k % 2: continue; s += k, else: s += 100 at k == 4."""
+    """for k in range(10): if a == k: break; if k % 2: continue; s += 100 if k == 4 else k."""
     s = variable("s")
     loop = For(
         k,
@@ -156,7 +156,7 @@ def test_continue_of_the_parallel_loop_itself():
 
 
 def test_break_out_of_a_parallel_loop_is_refused():
-    with pytest.raises(TileError, match="break leaves T.Parallel"):
+    with pytest.raises(TileError, match=r"break leaves T\.Parallel"):
         translate(outer_loop("parallel", (If(op(">", ld(A, i), 5), (Break(),)), st(C, i, 2))))
 
 
@@ -340,10 +340,11 @@ def test_prints(capsys):
     )
     translate(fn).run({"A": VALUES.copy(), "C": np.zeros(24, np.int32)})
     lines = capsys.readouterr().out.splitlines()
+    head = "BlockIdx=(0, 0, 0), ThreadIdx=(0, 0, 0)"
     assert lines == [
-        "msg='tile' BlockIdx=(0, 0, 0), ThreadIdx=(0, 0, 0): buffer=s, index=0, dtype=int32 value=3",
-        "msg='tile' BlockIdx=(0, 0, 0), ThreadIdx=(0, 0, 0): buffer=s, index=1, dtype=int32 value=3",
-        "msg='here' BlockIdx=(0, 0, 0), ThreadIdx=(0, 0, 0)",
+        f"msg='tile' {head}: buffer=s, index=0, dtype=int32 value=3",
+        f"msg='tile' {head}: buffer=s, index=1, dtype=int32 value=3",
+        f"msg='here' {head}",
         "msg='v' BlockIdx=(0, 0, 0), ThreadIdx=(4, 0, 0): dtype=int32 value=5",
     ]
 

@@ -1,4 +1,4 @@
-"""Scalar expressions of every type, as values of the block and as lanes, against exact references."""
+"""Scalar expressions of every type, by block and by lanes, against exact references."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def int_pairs(d: DType):
         high - 1,
         high,
     }
-    return [p for p in itertools.product(sorted(x for x in edge if low <= x <= high), repeat=2)]
+    return list(itertools.product(sorted(x for x in edge if low <= x <= high), repeat=2))
 
 
 def as_ints(values, d: DType) -> np.ndarray:
@@ -298,14 +298,37 @@ def test_an_expression_rounds_after_every_operation():
 
 
 EXACT = {
-    "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: 10.0**x, "log": np.log, "log2": np.log2, "log10": np.log10,
-    "log1p": np.log1p, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
-    "atanh": np.arctanh, "erf": np.vectorize(math.erf), "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "fast_rcp": lambda x: 1 / x, "floor": np.floor, "ceil": np.ceil,
-    "trunc": np.trunc, "round": np.rint, "abs": np.abs,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "exp10": lambda x: 10.0**x,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": np.vectorize(math.erf),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "fast_rcp": lambda x: 1 / x,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": np.rint,
+    "abs": np.abs,
     "round_away": lambda x: np.where(np.abs(x) % 1 == 0.5, np.trunc(x) + np.sign(x), np.rint(x)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -329,6 +352,19 @@ def test_functions_of_one_argument(fn, dtype):
         tolerance = 1e-6 if dtype == "float32" else 1e-14
         close = np.isclose(got, want, rtol=tolerance, atol=1e-45, equal_nan=True)
     assert close.all(), (x[~close][:4], got[~close][:4], want[~close][:4])
+
+
+def test_rounding_to_whole_numbers_keeps_the_sign_of_zero():
+    x = np.array([-0.2, -0.0, 0.2, -0.5, 0.5, -1.5], np.float32)
+    for fn, want in (
+        ("round_away", [-0.0, -0.0, 0.0, -1.0, 1.0, -2.0]),
+        ("round", np.rint(x)),
+        ("trunc", np.trunc(x)),
+    ):
+        agree(
+            both_ways("float32", "float32", lambda v, f=fn: call(f, v), x),
+            np.array(want, np.float32),
+        )
 
 
 def test_every_function_of_the_table_has_a_meaning():
@@ -377,7 +413,7 @@ def test_predicates():
     for fn, reference in (("isnan", np.isnan), ("isinf", np.isinf), ("isfinite", np.isfinite)):
         for dtype in ("float16", "float32", "bfloat16", "float8_e5m2"):
             y = cast(x, F16, DType(dtype), "", False)
-            got = both_ways(dtype, "bool", lambda v, f=fn: call(f, v, type=BOOL), y)
+            got = both_ways(dtype, "bool", lambda v, f=fn: call(f, v, gives=BOOL), y)
             np.testing.assert_array_equal(got, reference(y.astype(np.float32)))
 
 
@@ -393,14 +429,15 @@ def test_integer_functions():
             ("ffs", [(w & -w).bit_length() for w in words]),
         ):
             assert (
-                both_ways(dtype, "int32", lambda v, f=fn: call(f, v, type=I32), a).tolist() == want
+                both_ways(dtype, "int32", lambda v, f=fn: call(f, v, gives=I32), a).tolist() == want
             ), (fn, dtype)
         assert [int(x) for x in both_ways(dtype, dtype, lambda v: call("abs", v), a)] == [
             wrap(abs(v), d) for v in values
         ]
         low, high = e(max(int(d.min), -3), d), e(5, d)
         got = both_ways(dtype, dtype, lambda v, p=low, q=high: call("iclamp", v, p, q), a)
-        assert [int(x) for x in got] == [min(max(v, max(int(d.min), -3)), 5) for v in values]
+        bottom = max(int(d.min), -3)
+        assert [int(x) for x in got] == [min(max(v, bottom), 5) for v in values]
 
 
 def test_find_nth_set():
@@ -446,9 +483,13 @@ def test_ieee_operations_round_as_asked(dtype, mode):
         for _ in range(3)
     )
     exact = {
-        "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
-        "fma": None, "rcp": lambda a: 1 / a,
-    }  # fmt: skip
+        "add": lambda a, b: a + b,
+        "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b,
+        "div": lambda a, b: a / b,
+        "fma": None,
+        "rcp": lambda a: 1 / a,
+    }
     for name, reference in exact.items():
         args = {"fma": (x, y, z), "rcp": (x,)}.get(name, (x, y))
         got = both_ways(
@@ -459,8 +500,8 @@ def test_ieee_operations_round_as_asked(dtype, mode):
             want = values[0] * values[1] + values[2] if name == "fma" else reference(*values)
             assert float(row[0]) == nearest(want, mode, dtype), (name, row)
     got = both_ways(dtype, dtype, lambda v: call("ieee_sqrt", v, params=(mode,)), np.abs(x))
-    for g, v in zip(got, np.abs(x), strict=True):
-        g, v = Fraction(float(g)), Fraction(float(v))
+    for root, square in zip(got, np.abs(x), strict=True):
+        g, v = Fraction(float(root)), Fraction(float(square))
         if mode in ("rd", "rz"):
             assert g * g <= v
         elif mode == "ru":
@@ -515,7 +556,18 @@ def test_stochastic_rounding_takes_its_bits():
     assert c.tobytes() == cast(x, F32, DType("bfloat16"), "rs", True, bits).tobytes()
 
 
-@pytest.mark.parametrize(("src", "dst"), [("float32", "int32"), ("int32", "float32"), ("float16", "uint16"), ("bfloat16", "int16"), ("float64", "uint64"), ("uint8", "float8_e4m3fn"), ("int4", "float4_e2m1fn")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        ("float32", "int32"),
+        ("int32", "float32"),
+        ("float16", "uint16"),
+        ("bfloat16", "int16"),
+        ("float64", "uint64"),
+        ("uint8", "float8_e4m3fn"),
+        ("int4", "float4_e2m1fn"),
+    ],
+)
 def test_bitcasts(src, dst):
     s = DType(src)
     x = floats(src) if s.is_float else as_ints(sorted({p[0] for p in int_pairs(s)}), s)

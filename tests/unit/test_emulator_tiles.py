@@ -337,7 +337,7 @@ def test_tf32_drops_mantissa_bits_of_float32_operands_only():
 
 def test_gemm_shapes_must_fit():
     A, B, C = buf("A", "float32", 2, 3), buf("B", "float32", 4, 2), buf("C", "float32", 2, 2)
-    with pytest.raises(TileError, match="operands of T.gemm"):
+    with pytest.raises(TileError, match=r"operands of T\.gemm"):
         run(
             kernel([A, B, C], Gemm(reg(A), reg(B), reg(C), e(True, BOOL))),
             A=data("float32", 2, 3), B=data("float32", 4, 2), C=data("float32", 2, 2),

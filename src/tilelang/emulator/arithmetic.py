@@ -8,7 +8,6 @@ in, which go through a wider one and back.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 
 from tilelang.dtypes import DType
@@ -196,7 +195,7 @@ def _corners(a: Val, b: Val, fn: Callable[[int, int], int]) -> Range:
 
 
 def _floor_quotient(a: Val, b: Val) -> Range | None:
-    return _corners(a, b, operator.floordiv) if b.low > 0 else None
+    return _corners(a, b, lambda x, y: x // y) if b.low > 0 else None
 
 
 def _quotient(a: Val, b: Val) -> Range | None:
@@ -219,11 +218,11 @@ def _common_bits(a: Val, b: Val) -> Range | None:
 
 
 def _left(a: Val, b: Val) -> Range | None:
-    return _corners(a, b, operator.lshift) if _is_count(b) else None
+    return _corners(a, b, lambda x, y: x << y) if _is_count(b) else None
 
 
 def _right(a: Val, b: Val) -> Range | None:
-    return _corners(a, b, operator.rshift) if _is_count(b) else None
+    return _corners(a, b, lambda x, y: x >> y) if _is_count(b) else None
 
 
 def _is_count(b: Val) -> bool:
@@ -235,7 +234,7 @@ _RESTS = frozenset({BinaryOp.FLOORMOD, BinaryOp.TRUNCMOD})
 _BOUNDS: dict[BinaryOp, Callable[[Val, Val], Range | None]] = {
     BinaryOp.ADD: lambda a, b: (a.low + b.low, a.high + b.high),
     BinaryOp.SUB: lambda a, b: (a.low - b.high, a.high - b.low),
-    BinaryOp.MUL: lambda a, b: _corners(a, b, operator.mul),
+    BinaryOp.MUL: lambda a, b: _corners(a, b, lambda x, y: x * y),
     BinaryOp.MIN: lambda a, b: (min(a.low, b.low), min(a.high, b.high)),
     BinaryOp.MAX: lambda a, b: (max(a.low, b.low), max(a.high, b.high)),
     BinaryOp.FLOORDIV: _floor_quotient,

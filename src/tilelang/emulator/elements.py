@@ -7,7 +7,7 @@ values, changed arrays, or a `Fault`. A negative or too large index never reache
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def spread(value: Any, live: Mask | None, shape: tuple[int, ...]) -> Any:
     """`value` for every lane that takes part, in lane order. A scalar stays one."""
     if not isinstance(value, np.ndarray):
         return value
-    full = np.broadcast_to(value, shape)
+    full = np.broadcast_to(cast(Array, value), shape)
     return full.ravel() if live is None else full[live]
 
 
@@ -140,8 +140,8 @@ def exclusive(
     places = np.ravel_multi_index(at, array.shape) if array.ndim else np.zeros(1, np.int64)
     found, counts = np.unique(places, return_counts=True)
     if counts.size and counts.max() > 1:
-        first = np.unravel_index(found[counts.argmax()], array.shape)
-        where = ", ".join(str(int(i)) for i in first)
+        worst = int(found[counts.argmax()])
+        where = ", ".join(str(int(i)) for i in np.unravel_index(worst, array.shape))
         name = access.buffer.name
         raise error(
             "race",

@@ -73,7 +73,7 @@ def truncdiv(a: Any, b: Any) -> Array:
 def truncmod(a: Any, b: Any) -> Array:
     """Integer remainder with the sign of the dividend; 0 for a zero divisor."""
     rest = a - truncdiv(a, b) * b
-    return np.where(np.equal(b, 0), rest.dtype.type(0), rest)
+    return rest * np.not_equal(b, 0)
 
 
 def float_truncdiv(a: Any, b: Any) -> Any:
@@ -197,8 +197,9 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _round_away(x: Any) -> Any:
-    whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(np.ones_like(x), x), whole)
+    whole: Any = np.trunc(x)
+    away = np.abs(whole) + (np.abs(x - whole) >= 0.5)
+    return np.copysign(away, x)
 
 
 def _clamp(x: Any, low: Any, high: Any) -> Any:

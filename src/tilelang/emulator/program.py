@@ -94,8 +94,8 @@ def _scalar(given: Any, var: Var) -> Any:
         return bool(given)
     if var.dtype.is_float:
         return var.dtype.numpy.type(given)
-    if isinstance(given, np.ndarray) and given.ndim:
-        return int(given.ctypes.data)  # an array for a pointer
+    if np.ndim(given):
+        return int(np.asarray(given).ctypes.data)  # an array for a pointer
     return int(given)
 
 

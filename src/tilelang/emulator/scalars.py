@@ -7,6 +7,9 @@ line of Python.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from tilelang.dtypes import DType
@@ -20,6 +23,7 @@ from tilelang.emulator.values import Val, full_range, integer, value
 from tilelang.errors import error
 from tilelang.ir.expr import (
     BOOL,
+    AtomicLoad,
     Binary,
     Bitcast,
     Call,
@@ -34,31 +38,18 @@ from tilelang.ir.expr import (
 
 
 def emit(u: Unit, e: Expr) -> Val:
-    """The text of `e`. Its operands come from `u.expr`, which knows what has been emitted before."""
-    match e:
-        case Const():
-            return constant(u, e.value, e.type)
-        case Var():
-            return u.var(e)
-        case Load():
-            return access.load(u, e)
-        case Binary():
-            a, b = u.expr(e.a), u.expr(e.b)
-            if u.checks is not None:
-                u.checks.divisor(u, e.op, a, b)
-            return arithmetic.binary(u, e.op, a, b)
-        case Unary():
-            return arithmetic.unary(u, e.op, u.expr(e.a))
-        case Cast():
-            return _cast(u, e)
-        case Bitcast():
-            return _bitcast(u, u.expr(e.a), e.type)
-        case Select():
-            return _select(u, e)
-        case Call():
-            return _call(u, e)
-        case _:
-            raise TypeError(f"no translation for {type(e).__name__}")
+    """The text of `e`. Its operands come from `u.expr`, which knows what was emitted before."""
+    translate = _EXPRESSIONS.get(type(e))
+    if translate is None:
+        raise TypeError(f"no translation for {type(e).__name__}")
+    return translate(u, e)
+
+
+def _binary(u: Unit, e: Binary) -> Val:
+    a, b = u.expr(e.a), u.expr(e.b)
+    if u.checks is not None:
+        u.checks.divisor(u, e.op, a, b)
+    return arithmetic.binary(u, e.op, a, b)
 
 
 def constant(u: Unit, number: int | float | bool, dtype: DType) -> Val:
@@ -249,3 +240,18 @@ def _call(u: Unit, e: Call) -> Val:
     name = u.constant(e.fn, fn, (e.fn, source, e.params))
     like = Val("", e.type, axes)
     return from_numpy(f"{name}({', '.join(as_numpy(u, a) for a in args)})", e.type, like)
+
+
+_EXPRESSIONS: dict[type[Expr], Callable[[Unit, Any], Val]] = {
+    Const: lambda u, e: constant(u, e.value, e.type),
+    Var: lambda u, e: u.var(e),
+    Load: access.load,
+    AtomicLoad: access.load,
+    Binary: _binary,
+    Unary: lambda u, e: arithmetic.unary(u, e.op, u.expr(e.a)),
+    Cast: _cast,
+    Bitcast: lambda u, e: _bitcast(u, u.expr(e.a), e.type),
+    Select: _select,
+    Call: _call,
+}
+"""How each kind of scalar expression is translated."""

@@ -7,6 +7,7 @@ accesses and tile operations have modules of their own; this one knows the state
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -172,11 +173,8 @@ def _statement(u: Unit, stmt: Stmt) -> None:
     match stmt:
         case Let():
             _let(u, stmt)
-        case Store() if stmt.buffer.dtype.is_vector:
-            vectors.store_element(u, stmt)
         case Store():
-            u.begin(stmt.value, *stmt.indices)
-            access.store(u, stmt, scalars.convert(u, u.expr(stmt.value), stmt.buffer.dtype))
+            _store(u, stmt)
         case If():
             control.if_(u, stmt)
         case For() | Pipelined():
@@ -193,7 +191,19 @@ def _statement(u: Unit, stmt: Stmt) -> None:
             _declaration(u, stmt)
 
 
-_STATEMENTS = {**special.STATEMENTS, **waits.STATEMENTS, Collective: warps.collective}
+def _store(u: Unit, stmt: Store) -> None:
+    if stmt.buffer.dtype.is_vector:
+        vectors.store_element(u, stmt)
+        return
+    u.begin(stmt.value, *stmt.indices)
+    access.store(u, stmt, scalars.convert(u, u.expr(stmt.value), stmt.buffer.dtype))
+
+
+_STATEMENTS: dict[type[Stmt], Callable[[Unit, Any], None]] = {
+    **special.STATEMENTS,
+    **waits.STATEMENTS,
+    Collective: warps.collective,
+}
 
 
 def _declaration(u: Unit, stmt: Stmt) -> None:
