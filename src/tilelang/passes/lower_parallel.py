@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelang.errors import error
-from tilelang.ir.expr import Buffer, Const, Load, LoadVector, Region, Var, const
+from tilelang.ir.expr import Buffer, Const, Load, LoadVector, Region, Var, const, int_value
 from tilelang.ir.node import Effect, Kind, Node
 from tilelang.ir.tile import (
     Alloc,
@@ -44,7 +44,9 @@ def lower_parallel(fn: Function, target: Target) -> Function:
     def one(stmt: Stmt) -> Block | None:
         if not isinstance(stmt, Parallel):
             return None
-        body, apart = _own_variables(stmt, names, roots, dialect)
+        body, apart = stmt.body, True
+        if any(int_value(extent) != 1 for extent in stmt.extents):
+            body, apart = _own_variables(stmt, names, roots, dialect)
         for k, (var, extent) in reversed(
             list(enumerate(zip(stmt.vars, stmt.extents, strict=True)))
         ):

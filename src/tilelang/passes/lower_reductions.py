@@ -8,6 +8,7 @@ axis a whole row of results advances together.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -253,7 +254,7 @@ class _Job:
             lane = self.names.var("l")
             start = lanes(lane, widths[0], (Store(acc, (lane,), first),), loc)
             out += [Alloc(acc, loc=loc), start]
-        for width, narrower in zip(widths, [*widths[1:], 1], strict=True):
+        for width, narrower in itertools.pairwise([*widths, 1]):
             stop = self.whole_rounds(out, n, width)
             out += self.rounds(acc, at, (done, stop), width)
             out += self.halves(acc, width, narrower)

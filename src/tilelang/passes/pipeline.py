@@ -22,6 +22,7 @@ from tilelang.passes.lower_memory import lower_memory
 from tilelang.passes.lower_parallel import lower_parallel
 from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.plan_memory import plan_memory
+from tilelang.passes.split_threads import split_threads
 from tilelang.passes.widen_arithmetic import widen_arithmetic
 
 Pass = (
@@ -33,6 +34,7 @@ Watch = Callable[[str, Node], None]
 
 ONE_THREAD: tuple[Pass, ...] = (
     canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
+    split_threads,  # no statement names a thread; no barriers of a block
     lower_gemm,  # products have packed operands on chip, of one computing type
     lower_reductions,  # no reductions and scans: loops with explicit partial results
     lower_copies,  # no operations on tiles but packed products
