@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from tilelang.compat import devices
+from tilelang.compat import devices, sparse
 from tilelang.dtypes import DType
 from tilelang.errors import TileNameError, error
 from tilelang.language.later import Later
@@ -39,6 +39,11 @@ REAL: dict[str, dict[str, Any]] = {
     "tilelang.carver.arch.driver": {"get_num_sms": devices.get_num_sms},
     "tilelang.contrib.nvcc": _NVCC,
     "tilelang.cuda": {"language": "tilelang.language"},
+    "tilelang.cuda.intrinsics.sparse_layout": {
+        "GROUP_CONFIG": sparse.GROUP_CONFIG,
+        "get_e_factor": sparse.get_e_factor,
+        "get_e_replicate_factor": sparse.get_e_replicate_factor,
+    },
     "tilelang.tileop.base": {"GemmWarpPolicy": GemmWarpPolicy},
     "tilelang.transform": {
         "PassConfigKey": PassConfigKey,
@@ -66,7 +71,6 @@ tilelang.cuda.intrinsics.layout.mma_layout: get_swizzle_layout make_mma_swizzle_
 tilelang.cuda.intrinsics.layout.utils: get_mma_micro_size
 tilelang.cuda.intrinsics.macro.mma_macro_generator: INT4TensorCoreIntrinEmitter
     TensorCoreIntrinEmitter TensorCoreIntrinEmitterWithLadderTransform
-tilelang.cuda.intrinsics.sparse_layout: GROUP_CONFIG get_e_factor get_e_replicate_factor
 tilelang.engine: lower
 tilelang.engine.callback: register_c_postproc_callback register_cuda_postproc_callback
     register_hip_postproc_callback

@@ -11,6 +11,7 @@ from tilelang.errors import TileValueError
 from tilelang.ir.expr import Binary, BinaryOp, Cast, Expr, Load, Region, const, int_value
 from tilelang.ir.special import GemmBlockScaled, GemmSparse, Im2col
 from tilelang.ir.tile import Store
+from tilelang.isa.sparsity import pattern
 from tilelang.language.arguments import (
     Place,
     hints,
@@ -81,7 +82,9 @@ def gemm_sp(
         raise _shape_error(name, "A is (M, K/2), B (K, N), C (M, N)", "extents that agree", shapes)
     if e.dtype.kind not in ("int", "uint"):
         raise refuse("dtype", f"the metadata of {name}", expected="integers", got=str(e.dtype))
-    bits = 2 if a.dtype.bits < 32 else 4
+    if a.dtype.bits > 32:
+        raise refuse("dtype", f"{name} of {a.dtype}", expected="elements of at most 32 bits")
+    bits = pattern(a.dtype).bits
     if (rows, words * e.dtype.bits) != (m, half * bits):
         expected = (m, half * bits // e.dtype.bits)
         raise _shape_error(
