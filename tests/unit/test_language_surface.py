@@ -87,7 +87,8 @@ T.warpgroup_wait(0)
 T.warpgroup_arrive()
 T.warpgroup_fence_operand(k.c, num_regs=16)
 T.tcgen05_gemm(k.s, k.s2, k.t, mbar=k.bar[0], clear_accum=True)
-T.tcgen05_gemm(k.s, k.s2, k.t, mbar=None, use_2cta=True)
+T.tcgen05_gemm(k.s, k.s2[:, 0:32], k.t, mbar=None, use_2cta=True)
+T.Tensor((32, 128), "float16", k.s.data)
 T.tcgen05_mma_arrive(k.bar[1])
 T.tcgen05_before_thread_sync()
 T.tcgen05_after_thread_sync()
@@ -238,6 +239,9 @@ T.__ldg(k.F)
 T.__ldg(3)
 k.B.__setitem__((0, slice(0, 4)), k.pair)
 T.make_tensor(k.x, 8)
+T.Tensor((32, 64), "float16", k.s.data)
+T.Tensor((8,), "float16", k.s)
+T.tcgen05_gemm(k.s, k.s2, k.t, mbar=None, use_2cta=True)
 T.make_tensor(k.p, (8, 8), strides=(1,))
 T.ptr("float32", "shared")
 T.access_ptr(k.F, "x")
@@ -360,6 +364,14 @@ def test_without_a_cluster_a_block_is_alone() -> None:
         assert T.block_rank_in_cluster() == 0
 
     assert emitted(ask, cluster=None) == []
+
+
+def test_the_extent_of_a_slice_may_go_through_names() -> None:
+    def kernel(k: SimpleNamespace) -> None:
+        low = T.bind(k.i * 8)
+        T.fill(k.A[0, low + 1 : k.i * 8 + 5], 0)
+
+    assert text(kernel).endswith("fill(A[0 : +1, t_1 + 1 : +4], value=float16(0.0))")
 
 
 # -- reducers --------------------------------------------------------------------------------------

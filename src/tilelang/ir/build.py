@@ -12,11 +12,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import Diagnostic, JITNoBuilderError, Loc, TileRuntimeError, error
-from tilelang.ir.expr import INT32, Buffer, Const, Expr, Var
+from tilelang.ir.expr import INT32, Buffer, Const, Expr, Load, LoadVector, Var
 from tilelang.ir.interval import Interval
 from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.tile import Annotate, Let, Param, Stmt
@@ -72,6 +72,7 @@ class Builder:
     hints: list[str] = field(default_factory=list[str])
     loops: list[str] = field(default_factory=list[str])
     ranges: dict[Var, Interval] = field(default_factory=dict[Var, Interval])
+    values: dict[Var, Expr] = field(default_factory=dict[Var, Expr])
     eager: Eager = field(default_factory=Eager)
     _names: set[str] = field(default_factory=set[str])
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
@@ -135,7 +136,18 @@ class Builder:
         var = self.fresh_var(hint, value.dtype)
         self.emit(Let(var, value, loc=self.loc))
         self.define(var)
+        if not any(isinstance(n, (Load, LoadVector)) for n in value.walk()):
+            self.values[var] = self.expanded(value)
         return var
+
+    def expanded(self, value: Expr) -> Expr:
+        """`value` with each name that is bound to pure arithmetic written out."""
+
+        def written(n: Node) -> Node | None:
+            return self.values.get(n) if isinstance(n, Var) else None
+
+        found = written(value) or value.rewrite(written)
+        return cast("Expr", found)
 
     def stable(self, value: Expr, hint: str = "t") -> Expr:
         """`value` as something that later stores cannot change: itself, or a name bound to it

@@ -299,7 +299,7 @@ def _issue(
     builder = launched(name)
     a, b, c = (matrix(x, letter, name) for x, letter in zip(operands, "ABC", strict=True))
     ta, tb = (bool(t) for t in transposes)
-    check_product(a, b, c, ta, tb, name)
+    check_product(a, b, c, ta, tb, name, pair=bool(fields.get("two_cta")))
     unit: AsyncUnit = fields["unit"]
     homes = (Memory.SHARED, Memory.FRAGMENT if unit is AsyncUnit.WGMMA else Memory.TMEM)
     in_memory(a.buffer, f"operand A of {name}", *homes)
@@ -403,7 +403,8 @@ def tcgen05_gemm(
     arrival). Shapes as in `T.gemm`.
 
     A is in shared or Tensor Memory, B in shared memory, C in Tensor Memory. `use_2cta` makes two
-    blocks of a cluster work as a pair.
+    blocks of a cluster work as a pair: each holds its rows of A and C, and half of the columns of
+    B.
     """
     note(annotations, "T.tcgen05_gemm")
     bar = None if mbar is None else _barrier(mbar, "the mbar of T.tcgen05_gemm")

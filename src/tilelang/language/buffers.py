@@ -8,11 +8,19 @@ and assigning to its name stores.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from tilelang import dtypes
 from tilelang.dtypes import DType
-from tilelang.errors import TileError, TileIndexError, TileRuntimeError, TileTypeError, error
+from tilelang.errors import (
+    TileError,
+    TileIndexError,
+    TileRuntimeError,
+    TileTypeError,
+    TileValueError,
+    error,
+)
 from tilelang.ir import build
 from tilelang.ir.bounds import bounds
 from tilelang.ir.expr import (
@@ -28,9 +36,9 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.node import Node
-from tilelang.ir.simplify import simplify
-from tilelang.ir.tile import Copy, Fill, Store, StoreVector
-from tilelang.language.shapes import check_match, extent, here, plain, shape_of
+from tilelang.ir.simplify import equal, simplify
+from tilelang.ir.tile import Copy, Fill, Store, StoreVector, View
+from tilelang.language.shapes import check_match, extent, here, plain, shape_of, shape_text
 from tilelang.language.values import DataType, Value, as_expr, describe, element_type, is_scalar
 
 
@@ -87,6 +95,13 @@ class Whole:
         )
 
 
+@dataclass(frozen=True)
+class Storage:
+    """The storage of a buffer."""
+
+    buffer: Buffer
+
+
 class BufferRef(Whole):
     """A buffer: index it for elements and slices; `shape`, `dtype`, `scope()`, ... describe it."""
 
@@ -116,6 +131,11 @@ class BufferRef(Whole):
     def ndim(self) -> int:
         """The number of axes."""
         return self.buffer.rank
+
+    @property
+    def data(self) -> Storage:
+        """The storage, for a second name: `T.Tensor(shape, dtype, buffer.data)`."""
+        return Storage(self.buffer)
 
     @property
     def strides(self) -> tuple[int | Value, ...]:
@@ -454,6 +474,10 @@ def _difference(high: Expr, low: Expr) -> Expr:
 
     hidden = [named(e) or e.rewrite(named) for e in (a, b)]
     found = simplify(Binary(BinaryOp.SUB, *cast("list[Expr]", hidden)))
+    builder = build.current_or_none()
+    if int_value(found) is None and builder is not None:
+        written = simplify(builder.expanded(found))  # `low = i * 8` before `A[low : i * 8 + 8]`
+        found = written if int_value(written) is not None else found
     if any(n in reads.values() for n in found.walk()):
         return simplify(Binary(BinaryOp.SUB, a, b))
     return found
@@ -482,6 +506,42 @@ def check_on_chip(buffer: Buffer, axis: int, low: Expr, size: Expr) -> None:
         return
     if start < 0 or start + count > limit:
         raise _outside(buffer, axis, f"slice {start}:{start + count}", limit)
+
+
+# -- second names ----------------------------------------------------------------------------------
+
+
+def alias(source: Buffer, extents: tuple[Expr, ...], element: DType) -> BufferRef:
+    """A second name for a storage, row-major, of as many bits."""
+    builder = build.current("a view of a buffer")
+    if source.strides is not None:
+        raise _bad(
+            TileValueError,
+            "shape",
+            f"a view of the strided buffer {source.name}",
+            help="copy it to a row-major buffer first",
+        )
+    old, new = _bits(source.shape, source.dtype), _bits(extents, element)
+    if not equal(old, new):
+        raise _bad(
+            TileValueError,
+            "shape",
+            f"a view of {source.name} with another size",
+            expected=f"the bits of {source.dtype}{shape_text(source.shape)}: {plain(old)}",
+            got=f"{element}{shape_text(extents)}: {plain(new)}",
+        )
+    name = builder.unique(builder.name_hint(f"{source.name}_view"))
+    buffer = Buffer(name, DType(element), extents, scope=source.scope, loc=here())
+    builder.define(buffer)
+    builder.emit(View(buffer, source, loc=here()))
+    return BufferRef(buffer)
+
+
+def _bits(shape: tuple[Expr, ...], dtype: DType) -> Expr:
+    total: Any = Value(const(dtype.bits * dtype.lanes, DType("int64")))
+    for e in shape:
+        total = total * Value(e)
+    return simplify(total.expr)
 
 
 # -- annotations of parameters ---------------------------------------------------------------------
@@ -518,10 +578,23 @@ class _Tensor:
         self._scope = scope
 
     def __call__(
-        self, shape: Any, dtype: Any = "float32", *, scope: str | None = None
-    ) -> TensorSpec:
-        """`shape` is an int or a sequence; its entries may be symbolic."""
-        return TensorSpec(shape, dtype, scope=scope or self._scope)
+        self, shape: Any, dtype: Any = "float32", data: Any = None, scope: str | None = None
+    ) -> Any:
+        """`shape` is an int or a sequence; its entries may be symbolic.
+
+        With `data=buffer.data`, in a kernel: a second name for that storage, of as many bits.
+        """
+        if data is None:
+            return TensorSpec(shape, dtype, scope=scope or self._scope)
+        if not isinstance(data, Storage):
+            raise _bad(
+                TileTypeError,
+                "dtype",
+                f"the data of T.Tensor is {describe(data)}",
+                expected="`buffer.data`",
+                got=describe(data),
+            )
+        return alias(data.buffer, shape_of(shape, "T.Tensor"), element_type(dtype))
 
     def __getitem__(self, key: Any) -> TensorSpec:
         """`[shape, dtype]`, or `[extent, extent, ...]` of float32."""

@@ -14,20 +14,21 @@ from tilelang.dtypes import DType
 from tilelang.errors import TileError, error, warning
 from tilelang.ir import build, tile
 from tilelang.ir.build import Builder
-from tilelang.ir.expr import Buffer, Const, Expr, Load, Region, const, int_value
-from tilelang.ir.simplify import equal, simplify
+from tilelang.ir.expr import Buffer, Expr, Load, Region, const, int_value
+from tilelang.ir.simplify import equal
 from tilelang.ir.sync import MmaArrive
 from tilelang.language.arguments import note
 from tilelang.language.buffers import (
     BufferRef,
     RegionRef,
     VarRef,
+    alias,
     check_on_chip,
     here,
     plain,
     whole,
 )
-from tilelang.language.shapes import check_match, shape_text
+from tilelang.language.shapes import check_match, shape_of, shape_text
 from tilelang.language.values import Value, as_expr, condition, describe, element_type, is_scalar
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -249,12 +250,16 @@ def arrive_after(builder: Builder, c: Region, mbar: Any) -> None:
 
 
 def check_product(
-    a: Region, b: Region, c: Region, ta: bool, tb: bool, name: str = "T.gemm"
+    a: Region, b: Region, c: Region, ta: bool, tb: bool, name: str = "T.gemm", *, pair: bool = False
 ) -> None:
-    """Refuse operands whose shapes or dtypes have no product."""
+    """Refuse operands whose shapes or dtypes have no product.
+
+    Of a pair of blocks (`pair`), each holds half of the columns of B.
+    """
     m, k = (plain(e) for e in (reversed(a.extents[-2:]) if ta else a.extents[-2:]))
     kb, n = (plain(e) for e in (reversed(b.extents[-2:]) if tb else b.extents[-2:]))
     cm, cn = (plain(e) for e in c.extents[-2:])
+    n = n * 2 if pair else n
     for axis, left, right, sides in (
         ("M", m, cm, "A and C"),
         ("N", n, cn, "B and C"),
@@ -581,33 +586,20 @@ def view(src: Any, shape: Any = None, dtype: Any = None, strides: Any = None) ->
     Without `shape`, the last axis is scaled by the ratio of the element sizes. ValueError where
     the bits differ.
     """
-    from tilelang.language.buffers import shape_of
-
-    builder = build.current("T.view")
+    build.current("T.view")
     if not isinstance(src, BufferRef):
-        raise _bad("shape", "T.view", expected="a buffer", got=describe(src))
+        raise _bad("shape", f"T.view of {describe(src)}", expected="a buffer", got=describe(src))
     if strides is not None:
         raise _bad(
             "shape",
             "T.view(strides=...) is not supported",
             help="leave `strides` out for a row-major view",
         )
-    if src.buffer.strides is not None:
-        raise _bad(
-            "shape",
-            f"T.view of the strided buffer {src.name}",
-            help="copy it to a row-major buffer first",
-        )
     element = DType(src.buffer.dtype if dtype is None else element_type(dtype))
     extents = src.buffer.shape if shape is None else shape_of(shape, "T.view")
     if shape is None and element.bits != src.buffer.dtype.bits:
         extents = _rescaled(src.buffer, element)
-    _check_bits(src.buffer, extents, element)
-    name = builder.unique(builder.name_hint(f"{src.name}_view"))
-    buffer = Buffer(name, element, extents, scope=src.buffer.scope, loc=here())
-    builder.define(buffer)
-    builder.emit(tile.View(buffer, src.buffer, loc=here()))
-    return BufferRef(buffer)
+    return alias(src.buffer, extents, element)
 
 
 def _rescaled(buffer: Buffer, element: DType) -> tuple[Expr, ...]:
@@ -619,23 +611,3 @@ def _rescaled(buffer: Buffer, element: DType) -> tuple[Expr, ...]:
             got=shape_text(buffer.shape),
         )
     return (*buffer.shape[:-1], const(last * buffer.dtype.bits // element.bits))
-
-
-def _check_bits(buffer: Buffer, extents: tuple[Expr, ...], element: DType) -> None:
-    def bits(shape: tuple[Expr, ...], dtype: DType) -> Expr:
-        total: Any = Value(const(dtype.bits * dtype.lanes, DType("int64")))
-        for e in shape:
-            total = total * Value(e)
-        return simplify(total.expr)
-
-    old, new = bits(buffer.shape, buffer.dtype), bits(extents, element)
-    if (isinstance(old, Const) and isinstance(new, Const) and old.value == new.value) or equal(
-        old, new
-    ):
-        return
-    raise _bad(
-        "shape",
-        f"a view of {buffer.name} with another size",
-        expected=f"the bits of {buffer.dtype}{shape_text(buffer.shape)}: {plain(old)}",
-        got=f"{element}{shape_text(extents)}: {plain(new)}",
-    )
