@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from pathlib import Path
+import mmap
+import os
 from typing import Any
 
 import numpy as np
@@ -112,26 +113,27 @@ def _nowhere(start: int, size: int, access: Access) -> TileError:
     )
 
 
-_MAPS = Path("/proc/self/maps")
+_SAMPLES = 512
 
 
 def readable(start: int, size: int) -> bool:
-    """Whether this process may read all of `size` bytes from `start`; true where nobody can say."""
-    if not _MAPS.exists():
+    """Whether this process may read `size` bytes from `start`: all pages, or 512 of them.
+
+    The operating system is asked, by writing from there to a pipe; where it cannot be, true.
+    """
+    writev = getattr(os, "writev", None)
+    if writev is None:
         return True
-    for low, high, rights in _mapped():
-        if low <= start < high and "r" in rights:
-            if start + size <= high:
-                return True
-            start, size = high, size - (high - start)
-    return False
-
-
-def _mapped() -> list[tuple[int, int, str]]:
-    """The address ranges of this process in rising order, each with its rights."""
-    found: list[tuple[int, int, str]] = []
-    for line in _MAPS.read_text().splitlines():
-        span, rights, *_ = line.split(maxsplit=2)
-        low, high = (int(x, 16) for x in span.split("-"))
-        found.append((low, high, rights))
-    return found
+    page = mmap.PAGESIZE
+    step = max(size // _SAMPLES // page * page, page)
+    inner = range((start // page + 1) * page, start + size, step)
+    places = sorted({start, start + size - 1, *inner})
+    bytes_there = [memoryview((ctypes.c_char * 1).from_address(at)) for at in places]
+    end, begin = os.pipe()
+    try:
+        return bool(writev(begin, bytes_there) == len(places))
+    except OSError:
+        return False
+    finally:
+        os.close(end)
+        os.close(begin)
