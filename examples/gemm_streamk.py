@@ -25,11 +25,17 @@ def accumulate(A, B, C_f, tile, first, last):
         T.gemm(A_s, B_s, C_f)
 
 
+def counts(M, N, K, BM, BN):
+    """The steps of a tile, the columns of tiles, and the steps of all tiles."""
+    steps = max(1, T.ceildiv(K, 32))  # without any K, one step gives zeros
+    columns = T.ceildiv(N, BN)
+    return steps, columns, T.ceildiv(M, BM) * columns * steps
+
+
 @tilelang.jit
 def streamk_atomic(M, N, K, workers, BM=64, BN=64):
     """A kernel that adds A @ B to C (M, N), which the caller has cleared."""
-    steps, columns = T.ceildiv(K, 32), T.ceildiv(N, BN)
-    total = T.ceildiv(M, BM) * columns * steps
+    steps, columns, total = counts(M, N, K, BM, BN)
 
     @T.prim_func
     def kernel(
@@ -59,8 +65,9 @@ def streamk_workspace(M, N, K, workers, BM=64, BN=64):
     A worker waits only for later ones, and leaves its own partial sum before it waits: on a GPU,
     all workers must fit on the machine at once, or be started in order.
     """
-    steps, columns = T.ceildiv(K, 32), T.ceildiv(N, BN)
-    total = T.ceildiv(M, BM) * columns * steps
+    steps, columns, total = counts(M, N, K, BM, BN)
+    if workers > total:
+        raise ValueError(f"{workers} workers for {total} steps: one would never announce anything")
 
     @T.prim_func
     def kernel(
@@ -109,6 +116,7 @@ def product(A, B, workers, fixup, tile=(64, 64)):
         C = np.zeros((M, N), np.float32)
         streamk_atomic(M, N, K, workers, *tile)(A, B, C)
         return C
+    workers = min(workers, counts(M, N, K, *tile)[2])
     partial = np.empty((workers, *tile), np.float32)
     ready = np.zeros(workers, np.int32)
     return streamk_workspace(M, N, K, workers, *tile)(A, B, partial, ready)

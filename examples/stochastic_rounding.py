@@ -33,8 +33,8 @@ def neighbours(x, dtype):
     """The numbers of `dtype` just below and just above each fp32 number."""
     nearest = x.astype(dtype)
     wide = nearest.astype(np.float32)
-    down = np.nextafter(nearest, np.array(-np.inf, dtype)).astype(np.float32)
-    up = np.nextafter(nearest, np.array(np.inf, dtype)).astype(np.float32)
+    most = ml_dtypes.finfo(dtype).max  # not every type has an infinity to go towards
+    down, up = (np.nextafter(nearest, end).astype(np.float32) for end in (-most, most))
     return np.where(wide > x, down, wide), np.where(wide < x, up, wide)
 
 
