@@ -171,6 +171,13 @@ def hints(annotations: Any = None, **values: Any) -> tuple[tuple[str, Any], ...]
     return tuple((k, plain_data(merged[k])) for k in sorted(merged))
 
 
+def eviction(policy: Any, name: str) -> None:
+    """Refuse an eviction policy of the L2 cache that does not exist."""
+    if policy is not None:
+        words = ("evict_normal", "evict_first", "evict_last")
+        choice(policy, f"the eviction_policy of {name}", words)
+
+
 def note(annotations: Any, name: str) -> None:
     """Annotations of an operation without hints: a name for `T.annotate_ws_schedule`, no other."""
     for key, value in hints(annotations):

@@ -15,7 +15,7 @@ from tilelang.ir.expr import Region, const
 from tilelang.ir.sync import AsyncUnit
 from tilelang.language.arguments import (
     barrier,
-    choice,
+    eviction,
     hints,
     in_memory,
     integer,
@@ -31,13 +31,7 @@ from tilelang.language.tileops import GemmWarpPolicy, check_product, matched, ma
 from tilelang.language.values import condition, element_type
 from tilelang.scopes import Memory
 
-_EVICTION = ("evict_normal", "evict_first", "evict_last")
 MAX_CLUSTER_MASK = 0xFFFF
-
-
-def _eviction(policy: Any, name: str) -> None:
-    if policy is not None:
-        choice(policy, f"the eviction_policy of {name}", _EVICTION)
 
 
 def _same_dtype(a: Region, b: Region, name: str) -> None:
@@ -175,7 +169,7 @@ def tma_copy(
             raise refuse("option", f"cluster_mask of a store by {name}", help="leave it out")
     if leader_scope_threads is not None:
         known(leader_scope_threads, f"the leader_scope_threads of {name}", 32, 1024, multiple=32)
-    _eviction(eviction_policy, name)
+    eviction(eviction_policy, name)
     notes = hints(
         annotations, leader_scope_threads=leader_scope_threads, eviction_policy=eviction_policy
     )
@@ -265,7 +259,7 @@ def copy_cluster(
     if remote_barrier is not None:
         bar = _barrier(remote_barrier, f"the remote_barrier of {name}", cluster=True)
     mask = 0 if cluster_mask is None else _mask(cluster_mask, name)
-    _eviction(eviction_policy, name)
+    eviction(eviction_policy, name)
     notes = hints(
         annotations,
         eviction_policy=eviction_policy,

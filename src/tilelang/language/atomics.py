@@ -8,7 +8,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import TileNotImplementedError, error
 from tilelang.ir import build, tile
 from tilelang.ir.expr import AddressOf, Expr, Lane, Load, Pack, Region, const
-from tilelang.language.arguments import element, place
+from tilelang.language.arguments import element, hints, place
 from tilelang.language.buffers import BufferRef, RegionRef, VarRef, here
 from tilelang.language.tileops import matched, region_of
 from tilelang.language.values import Value, as_expr, describe, is_scalar
@@ -26,7 +26,7 @@ def _atomic(
     value: Any,
     memory_order: str | None,
     return_prev: bool,
-    hints: dict[str, Any],
+    notes: tuple[tuple[str, Any], ...],
 ) -> Value | None:
     name = f"T.atomic_{op.value}"
     builder = build.current(name)
@@ -39,7 +39,7 @@ def _atomic(
             got=repr(memory_order),
         )
     if isinstance(value, (BufferRef, RegionRef)) or not _is_element(dst):
-        return _tile_form(op, name, dst, value, memory_order, return_prev, hints)
+        return _tile_form(op, name, dst, value, memory_order, return_prev, notes)
     if not is_scalar(value):
         raise error(
             "dtype",
@@ -58,7 +58,7 @@ def _atomic(
             as_expr(value, stored),
             previous=previous,
             memory_order=memory_order or "relaxed",
-            hints=tuple(sorted(hints.items())),
+            hints=notes,
             loc=here(),
         )
     )
@@ -75,7 +75,7 @@ def _tile_form(
     value: Any,
     order: str | None,
     return_prev: bool,
-    hints: dict[str, Any],
+    notes: tuple[tuple[str, Any], ...],
 ) -> None:
     if return_prev:
         raise error(
@@ -99,14 +99,10 @@ def _tile_form(
             dst_region,
             source,
             memory_order=order or "relaxed",
-            hints=tuple(sorted(hints.items())),
+            hints=notes,
             loc=here(),
         )
     )
-
-
-def _hints(**values: Any) -> dict[str, Any]:
-    return {k: v for k, v in values.items() if v}
 
 
 def atomic_add(
@@ -128,7 +124,7 @@ def atomic_add(
         value,
         memory_order,
         return_prev,
-        _hints(use_tma=use_tma, **(annotations or {})),
+        hints(annotations, use_tma=use_tma),
     )
 
 
@@ -140,9 +136,7 @@ def atomic_max(
     annotations: dict[str, Any] | None = None,
 ) -> Value | None:
     """Raise an element (or a tile) to at least `value`, atomically; see `atomic_add`."""
-    return _atomic(
-        tile.AtomicOp.MAX, dst, value, memory_order, return_prev, _hints(**(annotations or {}))
-    )
+    return _atomic(tile.AtomicOp.MAX, dst, value, memory_order, return_prev, hints(annotations))
 
 
 def atomic_min(
@@ -153,14 +147,12 @@ def atomic_min(
     annotations: dict[str, Any] | None = None,
 ) -> Value | None:
     """Lower an element (or a tile) to at most `value`, atomically; see `atomic_add`."""
-    return _atomic(
-        tile.AtomicOp.MIN, dst, value, memory_order, return_prev, _hints(**(annotations or {}))
-    )
+    return _atomic(tile.AtomicOp.MIN, dst, value, memory_order, return_prev, hints(annotations))
 
 
 def atomic_or(dst: Any, value: Any, memory_order: str | None = None) -> Value | None:
     """Set the bits of `value` in an integer element, atomically."""
-    return _atomic(tile.AtomicOp.OR, dst, value, memory_order, False, {})
+    return _atomic(tile.AtomicOp.OR, dst, value, memory_order, False, ())
 
 
 def _lanes(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Value | None:

@@ -14,7 +14,7 @@ from tilelang.ir.tile import Store
 from tilelang.isa.sparsity import pattern
 from tilelang.language.arguments import (
     Place,
-    hints,
+    eviction,
     integer,
     known,
     launched,
@@ -295,7 +295,8 @@ def im2col(
         )
     if image.dtype != tile.dtype:
         raise refuse("dtype", f"{name} from {image.dtype} to {tile.dtype}", expected="one dtype")
-    hints(annotations, eviction_policy=eviction_policy)
+    eviction(eviction_policy, name)
+    note(annotations, name)
     builder.emit(
         Im2col(
             image,

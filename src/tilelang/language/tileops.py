@@ -17,7 +17,7 @@ from tilelang.ir.build import Builder
 from tilelang.ir.expr import Buffer, Expr, Load, Region, const, int_value
 from tilelang.ir.simplify import equal
 from tilelang.ir.sync import MmaArrive
-from tilelang.language.arguments import note
+from tilelang.language.arguments import eviction, hints, note
 from tilelang.language.buffers import (
     BufferRef,
     RegionRef,
@@ -100,12 +100,6 @@ def matched(src: Any, dst: Any, op: str) -> tuple[Region, Region]:
     return a, b
 
 
-def _frozen(annotations: dict[str, Any] | None, **values: Any) -> tuple[tuple[str, Any], ...]:
-    merged = {k: v for k, v in values.items() if v is not None and v is not False}
-    merged.update(annotations or {})
-    return tuple(sorted(merged.items()))
-
-
 def copy(
     src: Any,
     dst: Any,
@@ -139,7 +133,8 @@ def copy(
             help="drop one of the two",
         )
     a, b = matched(src, dst, "T.copy")
-    hints = _frozen(
+    eviction(eviction_policy, "T.copy")
+    notes = hints(
         annotations,
         coalesced_width=coalesced_width,
         disable_tma=disable_tma,
@@ -147,7 +142,7 @@ def copy(
         prefer_instruction=prefer_instruction,
         loop_layout=loop_layout,
     )
-    builder.emit(tile.Copy(a, b, hints=hints, loc=here()))
+    builder.emit(tile.Copy(a, b, hints=notes, loc=here()))
 
 
 def fill(buffer: Any, value: Any, annotations: dict[str, Any] | None = None) -> None:
