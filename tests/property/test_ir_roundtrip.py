@@ -2,6 +2,7 @@
 
 import ast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def test_expressions_read_back_equal(e):
     assert read_function(print_function(fn)) == fn
 
 
+@pytest.mark.filterwarnings("ignore:.*invalid")  # Python's, of escapes in the broken text
 @given(functions(), st.data())
 @settings(max_examples=100)
 def test_broken_text_is_refused_with_a_place(fn: Function, data):
