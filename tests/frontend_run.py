@@ -1,7 +1,7 @@
-"""One piece of Python, run by Python on NumPy arrays and traced as a kernel: both must write the same.
+"""One piece of Python, run by Python on NumPy arrays and traced as a kernel: both write the same.
 
-A body takes two int32 arrays and `var`, which makes a variable: `i = var("int32", 0)` is a number in
-Python and a `T.alloc_var` in the kernel.
+A body takes two int32 arrays and `var`, which makes a variable: `i = var("int32", 0)` is a number
+in Python and a `T.alloc_var` in the kernel.
 """
 
 import linecache
@@ -13,6 +13,7 @@ import numpy as np
 
 import tilelang
 import tilelang.language as T
+from tilelang.errors import Loc
 
 SIZE = 24
 _FILES = count()
@@ -74,3 +75,10 @@ def defined(source: str, file: str = "", **names: Any) -> Callable[..., Any]:
     scope: dict[str, Any] = {"T": T, "__name__": "defined", **names}
     exec(compile(source, file, "exec", dont_inherit=True), scope)
     return scope["fn"]
+
+
+def place(caught: Any) -> Loc:
+    """Where the error that `pytest.raises` caught says it is."""
+    loc = caught.value.diagnostics[0].loc
+    assert loc is not None
+    return loc

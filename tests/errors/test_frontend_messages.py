@@ -1,11 +1,12 @@
-"""What a kernel author reads when a kernel is refused while it is traced, or its arguments at the launch."""
+"""What a kernel author reads when a kernel is refused, or its arguments at the launch."""
+# ruff: noqa: E501 - the cases are source text
 
 import numpy as np
 import pytest
-from frontend_run import defined
 
 import tilelang
 import tilelang.language as T
+from frontend_run import defined
 from tilelang.errors import TileError
 
 # Each case is the body of a kernel over A (8, 16) float32, B (16,) int32, and a scalar n; or the whole function.

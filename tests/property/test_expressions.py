@@ -1,4 +1,4 @@
-"""Random scalar expressions as an author writes them, traced, run, and compared with exact arithmetic.
+"""Random scalar expressions as an author writes them, traced, run, compared with exact arithmetic.
 
 The reference here knows nothing of the compiler: integers are Python's and wrap, floats are exact
 fractions that round once to nearest even, conversions follow docs/language.md.
@@ -7,6 +7,7 @@ fractions that round once to nearest even, conversions follow docs/language.md.
 from __future__ import annotations
 
 import math
+import operator
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frontend_run import compiled, defined
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilelang.language as T
+from frontend_run import compiled, defined
 from tilelang.dtypes import DType
 
 N = 24
@@ -37,7 +38,7 @@ INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 INPUTS = [*FLOATS, *INTS, "bool", *LARGEST]
 UNKNOWN = object()  # the language leaves the value open: x // 0, a negative shift, max(0.0, -0.0)
 
-# -- exact arithmetic --------------------------------------------------------------------------------
+# -- exact arithmetic ------------------------------------------------------------------------------
 
 
 def bits(t: str) -> int:
@@ -50,7 +51,7 @@ def wrap(x: int, t: str) -> int:
 
 
 def rounded(x: Fraction, t: str, *, negative_zero: bool = False) -> float:
-    """The nearest number of a format, ties to even, subnormal numbers included; too large is infinite."""
+    """The nearest number of a format, ties to even, also subnormal; too large is infinite."""
     mantissa, least, most = FORMATS[t]
     if x == 0:
         return -0.0 if negative_zero else 0.0
@@ -117,14 +118,23 @@ def common(a: str, b: str) -> str:
 
 def float_op(op: str, x: float, y: float, t: str) -> float:
     if math.isfinite(x) and math.isfinite(y) and not (op == "/" and y == 0):
-        exact = {"+": lambda: Fraction(x) + Fraction(y), "-": lambda: Fraction(x) - Fraction(y),
-                 "*": lambda: Fraction(x) * Fraction(y), "/": lambda: Fraction(x) / Fraction(y)}[op]()  # fmt: skip
-        with np.errstate(all="ignore"):
-            sign = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[op](x, y)
-        return rounded(exact, t, negative_zero=bool(np.signbit(sign)))
-    with np.errstate(all="ignore"):  # infinities and NaN have no rounding
-        return float({"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[op](
-            np.float64(x), np.float64(y)))  # fmt: skip
+        exact = EXACT[op](Fraction(x), Fraction(y))
+        return rounded(exact, t, negative_zero=bool(np.signbit(in_float64(op, x, y))))
+    return in_float64(op, x, y)  # infinities and NaN have no rounding
+
+
+EXACT: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+
+
+def in_float64(op: str, x: float, y: float) -> float:
+    fn = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[op]
+    with np.errstate(all="ignore"):
+        return float(fn(np.float64(x), np.float64(y)))
 
 
 def int_op(op: str, x: int, y: int, t: str) -> Any:
@@ -137,7 +147,8 @@ def int_op(op: str, x: int, y: int, t: str) -> Any:
         "+": lambda: x + y, "-": lambda: x - y, "*": lambda: x * y, "//": lambda: x // y,
         "%": lambda: x % y, "T.truncdiv": lambda: quotient, "T.truncmod": lambda: x - y * quotient,
         "T.ceildiv": lambda: -(-x // y), "&": lambda: x & y, "|": lambda: x | y, "^": lambda: x ^ y,
-        "<<": lambda: x << min(y, 70), ">>": lambda: x >> min(y, 70), "/": lambda: x // y if y else UNKNOWN,
+        "<<": lambda: x << min(y, 70), ">>": lambda: x >> min(y, 70),
+        "/": lambda: x // y if y else UNKNOWN,
     }[op]()  # fmt: skip
     return UNKNOWN if made is UNKNOWN else wrap(made, t)
 
@@ -155,15 +166,15 @@ COMPARES: dict[str, Callable[[Any, Any], bool]] = {
     "<=": lambda x, y: x <= y, ">": lambda x, y: x > y, ">=": lambda x, y: x >= y,
 }  # fmt: skip
 
-# -- expressions ---------------------------------------------------------------------------------------
+# -- expressions -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Node:
     """An expression: its source text, its type, and its value where the inputs have values.
 
-    `literal` is a plain number of Python. Two of them, or two constants, would be Python's to compute,
-    so the first operand of everything reads an input.
+    `literal` is a plain number of Python. Two of them, or two constants, would be Python's to
+    compute, so the first operand of everything reads an input.
     """
 
     text: str
@@ -237,7 +248,9 @@ def inverted(a: Node) -> Node:
 
 
 def absolute(a: Node) -> Node:
-    fn = (lambda x: abs(x)) if a.type in FORMATS else (lambda x: wrap(abs(x), a.type))
+    def fn(x: Any) -> Any:
+        return abs(x) if a.type in FORMATS else wrap(abs(x), a.type)
+
     return Node(f"T.abs({a.text})", a.type, strict(fn, a))
 
 
@@ -249,7 +262,7 @@ def counted(name: str, a: Node) -> Node:
     return Node(f"T.{name}({a.text})", "int32", strict(fn, a))
 
 
-# -- generation ----------------------------------------------------------------------------------------
+# -- generation ------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -275,7 +288,7 @@ def arithmetic(a: Node) -> Node:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, inputs: dict[str, str], depth: int) -> Node:
+def nodes(draw: st.DrawFn, inputs: dict[str, str], depth: int) -> Node:  # noqa: PLR0911
     if depth == 0:
         return draw(leaves(inputs))
     below = nodes(inputs, depth - 1)
@@ -373,8 +386,9 @@ def programs(draw: st.DrawFn) -> tuple[Node, dict[str, str], dict[str, list[Any]
 
 
 def stored(values: list[Any], t: str) -> np.ndarray:
-    return np.array(values, np.float64 if t in FORMATS else None).astype(DType(t).numpy) if t in FORMATS else (
-        np.array(values, DType(t).numpy))  # fmt: skip
+    if t in FORMATS:
+        return np.array(values, np.float64).astype(DType(t).numpy)
+    return np.array(values, DType(t).numpy)
 
 
 def run(node: Node, inputs: dict[str, str], values: dict[str, list[Any]], loop: str) -> np.ndarray:
@@ -415,8 +429,10 @@ def test_random_expressions(program):
     check(*program)
 
 
-OPERATORS = ["+", "-", "*", "//", "%", "/", "&", "|", "^", "<<", ">>", "T.max", "T.min", "T.truncdiv",
-             "T.truncmod", *sorted(COMPARES)]  # fmt: skip
+OPERATORS = [
+    "+", "-", "*", "//", "%", "/", "&", "|", "^", "<<", ">>", "T.max", "T.min", "T.truncdiv",
+    "T.truncmod", *sorted(COMPARES),
+]  # fmt: skip
 
 
 @pytest.mark.slow

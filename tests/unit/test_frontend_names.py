@@ -1,4 +1,6 @@
-"""What names mean: a value is computed where it is written, and a name has Python's value or none."""
+"""What names mean: a value is computed where it is written, a name has Python's value or none."""
+# ruff: noqa: B007, F841, F842, PERF401, RUF015, RUF059, SIM108 - the bodies are written to be traced
+# pyright: reportAttributeAccessIssue=false, reportUnusedExpression=false, reportAssignmentType=false, reportRedeclaration=false
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import tilelang.language as T
 from frontend_run import check_same, compiled, defined, kernel_of, run_kernel, script
 from tilelang.errors import TileNotImplementedError, TileRuntimeError, TileTypeError, TileValueError
 
-# -- a value is computed where it is written -----------------------------------------------------------
+# -- a value is computed where it is written -------------------------------------------------------
 
 
 def test_a_name_keeps_its_value_when_memory_changes():
@@ -117,7 +119,7 @@ def test_values_through_helpers_and_closures():
     check_same(body, 3, 4)
 
 
-# -- variables -------------------------------------------------------------------------------------------
+# -- variables -------------------------------------------------------------------------------------
 
 
 def test_assignment_to_a_variable_stores():
@@ -295,7 +297,7 @@ def test_an_annotation_with_a_value_is_only_a_note():
     assert a.tolist() == [7, 5, 0, 0]
 
 
-# -- rebinding ----------------------------------------------------------------------------------------------
+# -- rebinding -------------------------------------------------------------------------------------
 
 
 def test_rebinding_in_a_straight_line():
@@ -537,7 +539,7 @@ def test_buffers_end_with_their_launch():
         script(fn)
 
 
-# -- assignments that are no names ----------------------------------------------------------------------
+# -- assignments that are no names -----------------------------------------------------------------
 
 
 def test_unpacking_is_checked():

@@ -1,15 +1,15 @@
-"""Indices, slices and stores to slices: counted from the end where negative, refused where provably outside."""
+"""Indices, slices, stores to slices: from the end where negative, refused where surely outside."""
 
 import numpy as np
 import pytest
-from frontend_run import compiled, defined, script
 
 import tilelang.language as T
+from frontend_run import compiled, defined, script
 from tilelang.errors import TileIndexError, TileRuntimeError, TileTypeError, TileValueError
 
 
 def launch(statements, **names):
-    """A kernel over A (12, 20) and B (20,), int32 in global memory, and S (8, 16), int32 on chip."""
+    """A kernel over A (12, 20) and B (20,) in global memory and S (8, 16) on chip, all int32."""
     body = "\n".join("        " + line for line in statements.strip().splitlines())
     source = f"""
 def fn(A: T.Tensor((12, 20), "int32"), B: T.Tensor((20,), "int32")):
@@ -28,7 +28,7 @@ def run(statements, **names):
     return a, b
 
 
-# -- elements -----------------------------------------------------------------------------------------
+# -- elements --------------------------------------------------------------------------------------
 
 
 def test_negative_constants_count_from_the_end():
@@ -122,7 +122,7 @@ def test_numpy_integers_are_indices():
     assert run("B[i] = A[i, 0]", i=np.int64(3))[1][3] == 300
 
 
-# -- slices ---------------------------------------------------------------------------------------------
+# -- slices ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -201,11 +201,11 @@ def test_bounds_that_make_no_range():
 
 def test_a_slice_is_not_indexed_again():
     for statement in ("B[0] = A[0:2, 0][1]", "B[0:4][1] = 2"):
-        with pytest.raises(TileTypeError, match="a slice of . is indexed again"):
+        with pytest.raises(TileTypeError, match=r"a slice of . is indexed again"):
             script(launch(statement))
 
 
-# -- stores to slices -------------------------------------------------------------------------------------
+# -- stores to slices ------------------------------------------------------------------------------
 
 
 def test_stores_to_slices():
@@ -254,7 +254,7 @@ def test_stores_that_do_not_fit():
             script(launch(statement))
 
 
-# -- whole buffers ------------------------------------------------------------------------------------------
+# -- whole buffers ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("thing", ["B", "B[0:4]"])

@@ -1,10 +1,12 @@
 """Allocations, launches, copies, products, reductions, views: what their arguments must fit."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from frontend_run import compiled, defined, script
 
 import tilelang.language as T
+from frontend_run import compiled, defined, script
 from tilelang.errors import TileError, TileIndexError, TileTypeError, TileValueError
 
 
@@ -22,7 +24,7 @@ def fn(A: T.Tensor((40, 48), "float16"), B: T.Tensor((48,), "float32"), n: T.int
     return defined(source, **names)
 
 
-def refused(statement, cls=TileValueError, **names):
+def refused(statement, cls: Any = TileValueError, **names):
     with pytest.raises(cls) as caught:
         script(launch(statement, **names))
     found = caught.value.diagnostics[0]
@@ -31,7 +33,7 @@ def refused(statement, cls=TileValueError, **names):
     return found
 
 
-# -- launches ------------------------------------------------------------------------------------------
+# -- launches --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -73,9 +75,9 @@ def test_what_can_be_asked_inside_a_launch():
                 T.get_thread_extent() + 10 * T.get_thread_extent(1) + 100 * T.get_thread_extent(2)
             )
             A[1] = T.get_block_extent() + 10 * T.get_block_extent(1) + 100 * T.get_block_extent(2)
-            if T.get_block_binding() == 1 and T.get_block_binding(1) == 2:
-                if T.get_thread_binding() == 3 and T.get_thread_binding(1) == 1:
-                    A[2] = bx * 10 + by
+            last = T.get_block_binding() == 1 and T.get_block_binding(1) == 2
+            if last and T.get_thread_binding() == 3 and T.get_thread_binding(1) == 1:
+                A[2] = bx * 10 + by
 
     a = np.zeros(16, np.int32)
     compiled(T.prim_func(fn))(a)
@@ -84,9 +86,9 @@ def test_what_can_be_asked_inside_a_launch():
 
 def test_asking_outside_a_launch():
     def fn(A: T.Tensor((16,), "int32")):
-        tx = T.get_thread_binding()
+        A[0] = T.get_thread_binding()
 
-    with pytest.raises(RuntimeError, match="outside T.Kernel"):
+    with pytest.raises(RuntimeError, match=r"outside T\.Kernel"):
         script(fn)
 
 
@@ -102,7 +104,7 @@ def test_zero_blocks_are_no_launch():
         assert a.tolist() == [1] * n + [0] * (16 - n)
 
 
-# -- allocations ----------------------------------------------------------------------------------------
+# -- allocations -----------------------------------------------------------------------------------
 
 
 def test_shapes_of_allocations():
@@ -116,7 +118,8 @@ def test_shapes_of_allocations():
 @pytest.mark.parametrize(
     ("shape", "message"),
     [("n", "not known when the kernel is compiled"), ("(4, n)", "not known"), ("(-1,)", "negative"),
-     ("1.5", "float"), ("(4, 'x')", "str"), ("None", "None"), ("True", "bool"), ("(4, None)", "None")],
+     ("1.5", "float"), ("(4, 'x')", "str"), ("None", "None"), ("True", "bool"),
+     ("(4, None)", "None")],
 )  # fmt: skip
 def test_wrong_shapes_of_allocations(shape, message):
     for function in ("alloc_shared", "alloc_fragment", "alloc_local"):
@@ -135,14 +138,15 @@ def test_allocations_outside_a_launch():
     def fn(A: T.Tensor((16,), "int32")):
         T.alloc_shared((4,), "int32")
 
-    with pytest.raises(TileValueError, match="T.alloc_shared is used outside a kernel launch"):
+    with pytest.raises(TileValueError, match=r"T\.alloc_shared is used outside a kernel launch"):
         script(fn)
 
 
 def test_forms_of_alloc_var():
     text = script(
         launch(
-            "a = T.alloc_var('int32')\nb = T.alloc_var('int32', 5)\nc = T.alloc_var('float16', init=1)\n"
+            "a = T.alloc_var('int32')\nb = T.alloc_var('int32', 5)\n"
+            "c = T.alloc_var('float16', init=1)\n"
             "d = T.alloc_var('int32', 'local.var')\ne = T.alloc_var('int32', 5, 'local.var')\n"
             "f = T.alloc_var('int64', init=b + 1)\ng = T.alloc_var('bool')"
         )
@@ -182,7 +186,7 @@ def test_barriers_have_one_element_per_count():
     assert "one = alloc((1,), uint64" in text
 
 
-# -- copies ---------------------------------------------------------------------------------------------
+# -- copies ----------------------------------------------------------------------------------------
 
 
 def test_elements_stand_for_tiles_that_begin_there():
@@ -237,7 +241,7 @@ def test_hints_of_copies():
     refused("T.copy(S, F, foo=1)", TileTypeError)
 
 
-# -- fills ------------------------------------------------------------------------------------------------
+# -- fills -----------------------------------------------------------------------------------------
 
 
 def test_fills():
@@ -254,7 +258,7 @@ def test_fills():
     refused("T.fill(S, 1, annotations={'a': 1})")
 
 
-# -- products ---------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 def matrices(statement):
@@ -298,7 +302,7 @@ def test_other_wrong_products():
     refused(matrices("T.gemm(P, Q, 3)"), TileTypeError)
 
 
-# -- reductions and scans ---------------------------------------------------------------------------------
+# -- reductions and scans --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -350,18 +354,25 @@ def test_transposes():
     assert "with one axis" in refused("T.transpose(R, R)").message
 
 
-# -- views ------------------------------------------------------------------------------------------------
+# -- views -----------------------------------------------------------------------------------------
 
 
 def test_views():
     text = script(
         launch(
             "a = T.reshape(S, (960,))\nb = T.view(S, (12, 80))\nc = T.view(S, dtype='int16')\n"
-            "d = T.view(S, dtype='int8')\ne = T.view(S, (24, 20), 'float32')\nf = T.reshape(a, [2, 480])"
+            "d = T.view(S, dtype='int8')\ne = T.view(S, (24, 20), 'float32')\n"
+            "f = T.reshape(a, [2, 480])"
         )
     )
-    for piece in ("a = view((960,), float16", "b = view((12, 80), float16", "c = view((24, 40), int16",
-                  "d = view((24, 80), int8", "e = view((24, 20), float32", "f = view((2, 480), float16"):  # fmt: skip
+    for piece in (
+        "a = view((960,), float16",
+        "b = view((12, 80), float16",
+        "c = view((24, 40), int16",
+        "d = view((24, 80), int8",
+        "e = view((24, 20), float32",
+        "f = view((2, 480), float16",
+    ):
         assert piece in text
 
 
@@ -393,13 +404,14 @@ def test_wrong_views():
         assert refused(f"T.view({thing}, (4,))").expected == "a buffer"
 
 
-# -- loops ------------------------------------------------------------------------------------------------
+# -- loops -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "loop", ["T.serial(1.5)", "T.serial(0, 4, 0)", "T.serial(0, 4, n)", "T.Parallel()", "T.Parallel('a')",
-             "T.serial(None)", "T.Pipelined(4, num_stages=-1)", "T.Pipelined(4, num_stages=True)",
-             "T.Pipelined(4, order=[0], stage=[0, 1])", "T.unroll(4, explicit=True, unroll_factor=2)",
+    "loop", ["T.serial(1.5)", "T.serial(0, 4, 0)", "T.serial(0, 4, n)", "T.Parallel()",
+             "T.Parallel('a')", "T.serial(None)", "T.Pipelined(4, num_stages=-1)",
+             "T.Pipelined(4, num_stages=True)", "T.Pipelined(4, order=[0], stage=[0, 1])",
+             "T.unroll(4, explicit=True, unroll_factor=2)",
              "range(0.5)", "T.serial(S)"],
 )  # fmt: skip
 def test_wrong_loops(loop):
@@ -412,5 +424,5 @@ def test_parallel_outside_a_launch():
         for i in T.Parallel(4):
             A[i] = 1
 
-    with pytest.raises(TileError, match="T.Parallel outside T.Kernel"):
+    with pytest.raises(TileError, match=r"T\.Parallel outside T\.Kernel"):
         script(fn)

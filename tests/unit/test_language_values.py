@@ -1,12 +1,13 @@
 """Values: promotion, literals, division, limits, and what operators refuse."""
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false, reportUnusedExpression=false
 
 import math
 
 import numpy as np
 import pytest
-from frontend_run import compiled, defined, script
 
 import tilelang.language as T
+from frontend_run import compiled, defined, script
 from tilelang import dtypes
 from tilelang.errors import TileRuntimeError, TileTypeError, TileValueError
 from tilelang.language.values import Value
@@ -17,7 +18,7 @@ def var(dtype):
     return T.dtype(dtype)()
 
 
-# -- types of results ----------------------------------------------------------------------------------
+# -- types of results ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_an_integer_of_more_than_64_bits_is_refused():
         var("int32") + 2**64
 
 
-# -- constants -----------------------------------------------------------------------------------------
+# -- constants -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_uses_of_a_value_that_need_a_number_are_refused():
             use(x)
 
 
-# -- operators that some types do not have --------------------------------------------------------------
+# -- operators that some types do not have ---------------------------------------------------------
 
 
 def test_true_division_of_signed_integers_is_refused():
@@ -229,9 +230,9 @@ def test_other_refused_operators():
     with pytest.raises(TypeError):
         var("int32") @ 1
     with pytest.raises(TileTypeError, match="expected a scalar, got list"):
-        var("int32") + [1]
+        var("int32") - [1]
     with pytest.raises(TileTypeError, match="expected a scalar, got None"):
-        var("int32") < None
+        bool(var("int32") < None)
 
 
 def test_unary_operators():
@@ -243,7 +244,7 @@ def test_unary_operators():
     assert int(-T.int32(-(2**31))) == -(2**31)
 
 
-# -- functions of two integers ----------------------------------------------------------------------------
+# -- functions of two integers ---------------------------------------------------------------------
 
 
 def test_ceildiv_of_python_integers():
@@ -316,11 +317,11 @@ def test_extremes_of_python_integers_are_integers():
     assert type(T.max(3, 5)) is int
     assert T.max(2**40, 1) == 2**40
     assert T.max(1.5, 2).dtype == "float32"
-    with pytest.raises(TileTypeError, match="T.max"):
+    with pytest.raises(TileTypeError, match=r"T\.max"):
         script(defined("def fn(A: T.Tensor((4,), 'int32')):\n    T.max(1, 2, 3)\n"))
 
 
-# -- limits, casts, bits ---------------------------------------------------------------------------------
+# -- limits, casts, bits ---------------------------------------------------------------------------
 
 
 def test_limits_of_types():
@@ -378,7 +379,7 @@ def test_functions_of_floats_take_integers_as_float32():
     assert T.fmod(var("float16"), 2.0).dtype == "float32"
     with pytest.raises(TileTypeError, match="popcount needs integers"):
         T.popcount(var("float32"))
-    with pytest.raises(TileTypeError, match="T.fma of different types"):
+    with pytest.raises(TileTypeError, match=r"T\.fma of different types"):
         T.fma(var("float16"), var("float16"), 1.0)
     with pytest.raises(TileValueError, match="rounding_mode"):
         T.round(var("float32"), "up")
@@ -399,7 +400,7 @@ def test_symbolic_sizes():
     assert T.dynamic("k", "int64").dtype == "int64"
     assert T.symbolic("k").dtype == "int32"
     for bad in (("a-b",), ("",), ("1n",), ("n", "float32")):
-        with pytest.raises(TileValueError, match="T.dynamic makes symbolic sizes"):
+        with pytest.raises(TileValueError, match=r"T\.dynamic makes symbolic sizes"):
             T.dynamic(*bad)
 
 
