@@ -22,7 +22,7 @@ from tilelang.ir.expr import (
     Pack,
     Select,
 )
-from tilelang.ir.tile import Alloc, Copy, Fill, For, If, Let, Parallel, StoreVector, View
+from tilelang.ir.tile import Alloc, Copy, Fill, For, If, Let, Parallel, Print, StoreVector, View
 
 i, j, k = (var(n) for n in ("i", "j", "k"))
 RNG = np.random.default_rng(11)
@@ -423,3 +423,23 @@ def test_views_between_vectors_and_scalars(offset):
     want = a.reshape(-1)[4 * offset : 4 * offset + 16].copy()
     want[2:4] = want[14:]
     same(c, want)
+
+
+@pytest.mark.parametrize("limit", [0, 3, 9])
+def test_a_masked_store_into_a_vector_variable(limit):
+    t, n = vec("int32", 2), 9
+    A, C = buf("A", t, n), buf("C", t, n)
+    v = buf("v", t, 1, scope="local.var")
+    body = (Alloc(v), If(op("<", TX, limit), (st(v, 0, ld(A, TX)),)), st(C, TX, ld(v, 0)))
+    a, c = RNG.integers(1, 9, (n, 2)).astype(np.int32), np.full((n, 2), -1, np.int32)
+    run(kernel([A, C], *body, threads=(n,)), A=a, C=c)
+    same(c, np.where(np.arange(n)[:, None] < limit, a, 0).astype(np.int32))
+
+
+def test_a_vector_prints_lane_by_lane(capsys):
+    A = buf("A", "float32x2", 3)
+    fn = kernel([A], Print(value=ld(A, TX), message="v"), threads=(3,))
+    translate(fn).run({"A": np.arange(6, dtype=np.float32).reshape(3, 2)})
+    lines = capsys.readouterr().out.splitlines()
+    assert [x.split("value=")[1] for x in lines] == ["0.0", "2.0", "4.0", "1.0", "3.0", "5.0"]
+    assert all("dtype=float32 " in x for x in lines)

@@ -466,10 +466,12 @@ def _print(u: Unit, stmt: Print) -> None:
         )
     else:
         u.begin(stmt.value)
-        v = u.expr(stmt.value)
+        v = u.bind(u.expr(stmt.value))
         shape = u.domain.shape if v.axes or u.mask is not None else "()"
-        what = f"{stmt.message!r}, {shape}, {str(v.dtype)!r}"
-        u.w.line(f"machine.print_value({v.code}, {u.mask_text}, {what})")
+        count = v.dtype.lanes
+        for lane in [v] if count == 1 else [vectors.lane_of(u, v, k) for k in range(count)]:
+            what = f"{stmt.message!r}, {shape}, {str(lane.dtype)!r}"
+            u.w.line(f"machine.print_value({lane.code}, {u.mask_text}, {what})")
 
 
 def _assert(u: Unit, stmt: Assert) -> None:

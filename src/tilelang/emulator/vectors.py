@@ -43,7 +43,7 @@ def emit(u: Unit, e: Expr) -> Val:
         case LoadVector():
             return _load(u, e.buffer, e.indices, _span(u, e.buffer, e.type), e.pred)
         case Lane():
-            return _lane(u, u.expr(e.a), e.lane)
+            return lane_of(u, u.expr(e.a), e.lane)
         case AddressOf():
             return pointers.address_of(u, e)
         case Binary() if e.a.dtype.is_vector and (e.op.is_compare or e.op.is_logical):
@@ -124,7 +124,8 @@ def _joined(u: Unit, parts: list[str], dtype: DType, axes: Axes) -> Val:
     return Val(code, dtype, axes, atom=True)
 
 
-def _lane(u: Unit, a: Val, lane: int) -> Val:
+def lane_of(u: Unit, a: Val, lane: int) -> Val:
+    """One lane of a vector."""
     if not 0 <= lane < a.dtype.lanes:
         raise error("bounds", f"lane {lane} of {a.dtype}", u.w.loc)
     like = Val("", a.dtype.base, a.axes)
