@@ -1,211 +1,55 @@
-"""Blocks that wait: groups of threads as resumable agents, barriers, and work that is under way.
+"""Agents: groups of threads of a block that run in lockstep and wait for each other.
 
 What enters: a kernel as a generator function of an agent, which yields a `Wait` where it cannot go
-on. What leaves: changed arrays, or a report that names who waits for what. An asynchronous copy or
-product is carried out as late as its wait allows, so that a program that reads too early sees
-undefined data.
+on. What leaves: changed memory and barriers. An asynchronous copy or product is carried out as late
+as its wait allows, so that a program that reads too early sees undefined data.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 
 from tilelang.dtypes import DType
 from tilelang.emulator import storage
-from tilelang.emulator.storage import Array, Tile
-from tilelang.errors import DeadlockError, Diagnostic, Loc, error
+from tilelang.emulator.barriers import Mbarrier, Meeting, Wait
+from tilelang.emulator.blocks import BlockState, Team, twin
+from tilelang.emulator.inflight import LaneOp, Op, Share, Threads
+from tilelang.emulator.storage import Array, Mask, Tile
+from tilelang.errors import Loc, error
 
-Work = Callable[[], None]
-Steps = Generator["Wait", None, None]
+Steps = Generator[Wait, None, None]
+Copy = Callable[[Tile, Tile], None]
 
-# A round of the scheduler in which agents only turned in loops that wait for memory does nothing new;
-# after so many of them in a row, none of them will ever end.
-_IDLE_ROUNDS = 10_000
-
-
-@dataclass
-class Wait:
-    """What an agent waits for: `ready` says whether it is there, `what` names it for a report.
-
-    `spins` marks the turn of a loop that reads memory until it changes: it is always ready.
-    """
-
-    ready: Callable[[], bool]
-    what: Callable[[], str]
-    loc: Loc | None = None
-    spins: bool = False
+LANE = "thread#"
+"""The name of the axis of an agent's threads, which no author's name can be."""
 
 
-class Mbarrier:
-    """One mbarrier (PTX ISA, mbarrier object): arrivals and bytes that the phase still expects."""
-
-    def __init__(self, name: str, expected: int) -> None:
-        self.name = name
-        self.expected = expected
-        self.phase = 0
-        self._pending = expected
-        self._bytes = 0
-        self._work: list[tuple[Work, int]] = []
-
-    def expect(self, count: int) -> None:
-        """Add to the bytes that the phase expects."""
-        self._bytes += count
-
-    def attach(self, work: Work, count: int) -> None:
-        """Work whose completion the phase waits for; it brings `count` bytes."""
-        self._work.append((work, count))
-
-    def arrive(self, count: int, loc: Loc | None = None) -> None:
-        """Arrivals; the last one completes the phase, and the work attached to it."""
-        if count > self._pending:
-            raise error(
-                "deadlock",
-                f"more arrivals at {self.name} than its phase expects",
-                loc,
-                expected=f"{self.expected} arrivals per phase",
-                got=f"{self.expected - self._pending + count}",
-                help="the count of T.alloc_barrier is the number of threads that arrive",
-            )
-        self._pending -= count
-        self.settle()
-
-    def settle(self) -> None:
-        """Complete the phase if nothing is missing."""
-        coming = sum(count for _, count in self._work)
-        if self._pending or self._bytes > coming:
-            return
-        work, self._work = self._work, []
-        for each, _ in work:
-            each()
-        self._bytes = 0
-        self._pending = self.expected
-        self.phase += 1
-
-    def passed(self, parity: int) -> bool:
-        """Whether the phase of this parity is complete."""
-        return (self.phase & 1) != (parity & 1)
-
-    def missing(self) -> str:
-        """What the phase still waits for, in words."""
-        parts = [f"{self._pending} of {self.expected} arrivals"] if self._pending else []
-        coming = self._bytes - sum(count for _, count in self._work)
-        parts += [f"{coming} bytes"] if coming > 0 else []
-        return f"phase {self.phase} of {self.name} lacks {' and '.join(parts) or 'nothing'}"
+def agents_of(block: BlockState) -> list[Agent]:
+    """The agents of a block, threads x fastest."""
+    crew = block.crew
+    z, y, x = np.indices(crew.threads[::-1], dtype=np.int32).reshape(3, -1)
+    out: list[Agent] = []
+    for n, (first, size) in enumerate(zip(crew.firsts(), crew.sizes, strict=True)):
+        lanes = tuple(a[first : first + size] for a in (x, y, z))
+        for a in lanes:
+            a.flags.writeable = False
+        out.append(Agent(block, n, first, lanes))
+    return out
 
 
-class Meeting:
-    """A barrier of a fixed number of threads; `turn` counts how often it was complete."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.turn = 0
-        self.here = 0
-        self.needed = 0
-
-    def arrive(self, count: int, needed: int) -> bool:
-        """Arrivals; True for the last one, which opens the next turn."""
-        self.needed = needed
-        self.here += count
-        if self.here < needed:
-            return False
-        self.here = 0
-        self.turn += 1
-        return True
-
-    def what(self) -> str:
-        """What is missing, in words."""
-        return f"{self.name}: {self.here} of {self.needed} threads have arrived"
-
-
-class Queue:
-    """Asynchronous work of one kind, in groups that are complete in order."""
-
-    def __init__(self) -> None:
-        self._groups: deque[list[Work]] = deque()
-        self._open: list[Work] = []
-
-    def add(self, work: Work) -> None:
-        """Work of the group that is open."""
-        self._open.append(work)
-
-    def commit(self) -> None:
-        """Close the open group."""
-        self._groups.append(self._open)
-        self._open = []
-
-    def wait(self, count: int) -> None:
-        """Carry out all but the newest `count` groups."""
-        while len(self._groups) > count:
-            for work in self._groups.popleft():
-                work()
-
-    def take(self) -> list[Work]:
-        """All work that is under way, now somebody else's to complete."""
-        out = [work for group in self._groups for work in group] + self._open
-        self._groups.clear()
-        self._open = []
-        return out
-
-
-@dataclass
-class Team:
-    """Blocks that can see each other: the cluster of a block, and what its blocks share."""
-
-    ranks: dict[int, BlockState] = field(default_factory=dict[int, "BlockState"])
-    barrier: Meeting = field(default_factory=lambda: Meeting("the barrier of the cluster"))
-
-
-@dataclass
-class BlockState:
-    """What the agents of one block share."""
-
-    index: tuple[int, ...]
-    threads: int
-    cluster: Team
-    grid: Meeting
-    grid_threads: int
-    memory: dict[Any, Any] = field(default_factory=dict[Any, Any])
-    meetings: dict[Any, Meeting] = field(default_factory=dict[Any, Meeting])
-    queues: dict[Any, Queue] = field(default_factory=dict[Any, Queue])
-    gone: int = 0
-
-    def meeting(self, key: Any, name: str) -> Meeting:
-        """The barrier of this key."""
-        return self.meetings.setdefault(key, Meeting(name))
-
-    def queue(self, key: Any) -> Queue:
-        """The asynchronous work of this key."""
-        return self.queues.setdefault(key, Queue())
-
-    def barriers(self, name: str) -> list[Mbarrier]:
-        """The mbarriers of this name, once the block has made them."""
-        found = self.memory.get(name)
-        if found is None:
-            raise error(
-                "deadlock",
-                f"the barriers {name} of another block are used before that block has made them",
-                help="put T.cluster_sync() after T.alloc_cluster_barrier",
-            )
-        return found
-
-
-def block_agents(block: BlockState, threads: tuple[int, ...], size: int) -> list[Agent]:
-    """The agents of a block of `threads` (x, y, z), `size` threads each, x fastest."""
-    z, y, x = np.indices(threads[::-1], dtype=np.int32).reshape(3, -1)
-    return [
-        Agent(block, n, first, tuple(a[first : first + size] for a in (x, y, z)))
-        for n, first in enumerate(range(0, math.prod(threads), size))
-    ]
+def at(index: Any, lane: int) -> int:
+    """The index of one lane."""
+    if isinstance(index, np.ndarray) and index.ndim:
+        return int(index[lane if index.shape[0] > 1 else 0])
+    return int(index)
 
 
 class Agent:
-    """Some threads of a block that run in lockstep: `lanes` of them, from thread `first` on."""
+    """Some threads of a block that run in lockstep: `count` of them, from thread `first` on."""
 
     def __init__(
         self, block: BlockState, number: int, first: int, lanes: tuple[Array, ...]
@@ -215,233 +59,419 @@ class Agent:
         self.first = first
         self.lanes = lanes
         self.count = len(lanes[0])
+        self.index = np.arange(self.count, dtype=np.int32)
+        self.index.flags.writeable = False
         self.wait: Wait | None = None
+        self._all = block.threads_of((number,))
+        self._turns: dict[str, int] = {}
         self._cluster_turn = 0
 
-    def name(self) -> str:
-        """The agent in words."""
-        last = self.first + self.count - 1
-        return f"block {self.block.index}, threads {self.first} to {last}"
+    def threads(self, mask: Mask | None) -> Threads:
+        """The active threads, among all of the block."""
+        if mask is None:
+            return self._all
+        out = np.zeros(self.block.crew.count, np.bool_)
+        out[self.first : self.first + self.count] = np.broadcast_to(mask, (self.count,))
+        return out
 
-    # -- memory ---------------------------------------------------------------------------------------
+    def place(self, lane: int) -> list[tuple[str, int]]:
+        """The indices of a thread by the author's names."""
+        crew = self.block.crew
+        named = zip(crew.names, self.lanes, crew.threads, strict=False)
+        return [(name, int(a[lane])) for name, a, n in named if n > 1]
 
-    def shared(self, name: str, shape: tuple[int, ...], dtype: DType) -> Array:
-        """Memory of the block: the first agent that gets here makes it."""
-        found = self.block.memory.get(name)
-        if found is None or found.shape != shape:
-            found = self.block.memory[name] = storage.fresh(shape, dtype)
-        return found
-
-    def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """What the first agent of the block makes under this name, for all of them."""
-        if name not in self.block.memory:
-            self.block.memory[name] = make()
-        return self.block.memory[name]
-
-    def mbarriers(self, name: str, counts: tuple[int, ...]) -> list[Mbarrier]:
-        """The mbarriers of the block."""
-        found = self.block.memory.get(name)
-        if found is None:
-            found = [Mbarrier(f"{name}[{k}]", n) for k, n in enumerate(counts)]
-            self.block.memory[name] = found
-        return found
-
-    def active(self, mask: Any) -> int:
+    def active(self, mask: Mask | None) -> int:
         """How many threads are active."""
         return self.count if mask is None else int(np.broadcast_to(mask, (self.count,)).sum())
 
+    def distinct(self, mask: Mask | None, *values: Any) -> list[tuple[tuple[Any, ...], Mask | None]]:
+        """The different values that active threads have, and which threads have them."""
+        if not any(isinstance(v, np.ndarray) for v in values):
+            return [(values, mask)]
+        rows = np.stack([np.broadcast_to(v, (self.count,)) for v in values])
+        live = self.active(mask) if mask is not None else None
+        here = np.ones(self.count, np.bool_) if mask is None else np.broadcast_to(mask, (self.count,))
+        if live == 0:
+            return []
+        found = np.unique(rows[:, here], axis=1)
+        return [
+            (tuple(int(v) for v in column), (rows == column[:, None]).all(axis=0) & here)
+            for column in found.T
+        ]
+
+    def leaders(self, mask: Mask | None, scope: int | None, first: int) -> list[int]:
+        """The lanes that issue an operation for others: one of every `scope` threads, or one of the
+        team whose first agent is `first`.
+        """
+        if mask is None:
+            if scope is None:
+                return [0] if self.number == first else []
+            return [k for k in range(self.count) if (self.first + k) % scope == 0]
+        lanes = np.flatnonzero(np.broadcast_to(mask, (self.count,)))
+        group = (self.first + lanes) // (scope or self.block.crew.count)
+        _, where = np.unique(group, return_index=True)
+        return [int(lanes[k]) for k in where]
+
+    # -- memory ---------------------------------------------------------------------------------------
+
+    def shared(self, name: str, shape: tuple[int, ...], dtype: DType, takers: int) -> Array:
+        """Memory of the block: the first of the `takers` agents that gets here makes it, anew each
+        time.
+        """
+        turn = self._turns[name] = self._turns.get(name, 0) + 1
+        piece = self.block.piece(name, turn, shape, dtype)
+        piece.taken += 1
+        turns = self.block.memory[name]
+        for old in [k for k, p in turns.items() if k < turn and p.taken >= takers]:
+            del turns[old]
+        return piece.array
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What the first agent of the block makes under this name, for all of them."""
+        if name not in self.block.made:
+            self.block.made[name] = make()
+        return self.block.made[name]
+
+    def mbarriers(self, name: str, counts: tuple[int, ...]) -> list[Mbarrier]:
+        """The mbarriers of the block."""
+        return self.block.barriers(name, counts)
+
+    def peer(self, block: BlockState, name: str, tile: Tile) -> Tile:
+        """The same region of the buffer `name` in another block of the cluster."""
+        if block is self.block:
+            return tile
+        turn = self._turns[name]
+        own = self.block.memory[name][turn]
+        other = block.piece(name, turn, own.array.shape, own.dtype)
+        return twin(tile, own.array, other.array)
+
     # -- barriers -------------------------------------------------------------------------------------
 
-    def meet(self, team: tuple[int, ...] | None, size: int) -> Generator[Wait, None, bool]:
-        """Wait for the agents of a team (all of the block without one). True for one of them only."""
-        meeting = self.block.meeting(("team", team), "an operation of several warps")
+    def meet(self, team: Team, name: str, loc: Loc | None) -> Generator[Wait, None, bool]:
+        """Wait for the agents of a team. True for one of them only."""
+        meeting = self.block.meeting(("team", team), name)
+        if meeting.here and meeting.loc != loc:
+            raise error(
+                "divergence",
+                f"{name} is reached by some warps only, while others wait elsewhere",
+                loc,
+                expected="a place that all threads reach together",
+                related=((meeting.loc, "others are here"),) if meeting.loc is not None else (),
+                help="what decides the way here must be the same for all threads",
+            )
+        meeting.loc, meeting.name = loc, name
         turn = meeting.turn
-        if meeting.arrive(1, size):
-            return True
-        yield Wait(lambda: meeting.turn != turn, meeting.what)
-        return False
-
-    def sync(self, key: int | None, count: int | None, mask: Any, loc: Loc | None) -> Steps:
-        """A barrier of the block, or a named one of `count` threads (PTX `barrier.sync`)."""
-        block = self.block
-        name = "T.sync_threads" if key is None else f"named barrier {key}"
-        meeting = block.meeting(("named", key or 0), name)
-        turn = meeting.turn
-        needed = block.threads - block.gone if count is None else count
-        if not meeting.arrive(self.active(mask), needed):
+        if not meeting.arrive(self.count, self.block.alive(team)):
             yield Wait(lambda: meeting.turn != turn, meeting.what, loc)
+        return meeting.claim(turn)
 
-    def count(
-        self, holds: int, active: int, loc: Loc | None
+    def sync(self, team: Team, mask: Mask | None, loc: Loc | None) -> Steps:
+        """A barrier of a team."""
+        meeting = self.block.meeting(("sync", team), "T.sync_threads")
+        needed = self.block.alive(team)
+        yield from self._arrive_and_wait([(meeting, self.active(mask), needed)], loc)
+
+    def named(self, key: Any, count: Any, mask: Mask | None, loc: Loc | None) -> Steps:
+        """A named barrier of `count` threads, all of the block without it (PTX `barrier.sync`)."""
+        everyone = self.block.crew.team
+        steps: list[tuple[Meeting, int, int]] = []
+        for (k, n), lanes in self.distinct(mask, key, -1 if count is None else count):
+            needed = self.block.alive(everyone) if n == -1 else n
+            steps.append((self._barrier(k), self.active(lanes), needed))
+        yield from self._arrive_and_wait(steps, loc)
+
+    def arrive_named(self, key: Any, count: Any, mask: Mask | None) -> None:
+        """Arrive at a named barrier without waiting."""
+        for (k, n), lanes in self.distinct(mask, key, count):
+            self._barrier(k).arrive(self.active(lanes), n)
+
+    def _barrier(self, key: int) -> Meeting:
+        if key == 0:
+            return self.block.meeting(("sync", self.block.crew.team), "T.sync_threads")
+        return self.block.meeting(("named", key), f"named barrier {key}")
+
+    def _arrive_and_wait(self, steps: list[tuple[Meeting, int, int]], loc: Loc | None) -> Steps:
+        waits: list[tuple[Meeting, int]] = []
+        for meeting, count, needed in steps:
+            if not meeting.arrive(count, needed):
+                waits.append((meeting, meeting.turn))
+        for meeting, turn in waits:
+            if meeting.turn == turn:
+                yield Wait(lambda m=meeting, t=turn: m.turn != t, meeting.what, loc)
+
+    def count_threads(
+        self, team: Team, holds: int, mask: Mask | None, loc: Loc | None
     ) -> Generator[Wait, None, tuple[int, int]]:
-        """A barrier of the block that adds up: of how many threads it holds, and how many came."""
-        meeting = self.block.meeting(("count", 0), "T.syncthreads_count")
-        sums = self.block.memory.setdefault(("count", meeting.turn), [0, 0])
+        """A barrier of a team that adds up: of how many threads it holds, and how many came."""
+        meeting = self.block.meeting(("count", team), "T.syncthreads_count")
+        sums = self.block.made.setdefault(("count", team, meeting.turn), [0, 0])
         sums[0] += holds
-        sums[1] += active
-        turn = meeting.turn
-        if not meeting.arrive(active, self.block.threads - self.block.gone):
-            yield Wait(lambda: meeting.turn != turn, meeting.what, loc)
+        sums[1] += self.active(mask)
+        self.block.made.pop(("count", team, meeting.turn - 1), None)
+        needed = self.block.alive(team)
+        yield from self._arrive_and_wait([(meeting, self.active(mask), needed)], loc)
         return sums[0], sums[1]
 
-    def arrive_named(self, key: int, count: int, mask: Any) -> None:
-        """Arrive at a named barrier without waiting."""
-        self.block.meeting(("named", key), f"named barrier {key}").arrive(self.active(mask), count)
-
-    def sync_grid(self, mask: Any, loc: Loc | None) -> Steps:
+    def sync_grid(self, mask: Mask | None, loc: Loc | None) -> Steps:
         """The barrier of all blocks."""
-        meeting = self.block.grid
-        turn = meeting.turn
-        if not meeting.arrive(self.active(mask), self.block.grid_threads):
-            yield Wait(lambda: meeting.turn != turn, meeting.what, loc)
+        grid = self.block.grid
+        yield from self._arrive_and_wait([(grid.barrier, self.active(mask), grid.needed())], loc)
 
-    def cluster(self, step: str, mask: Any, loc: Loc | None) -> Steps:
+    def cluster(self, step: str, mask: Mask | None, loc: Loc | None) -> Steps:
         """A step at the barrier of the cluster."""
         team = self.block.cluster
         if step != "wait":
             self._cluster_turn = team.barrier.turn
-            total = sum(b.threads for b in team.ranks.values())
-            team.barrier.arrive(self.active(mask), total)
+            team.barrier.arrive(self.active(mask), team.alive())
         if step in ("sync", "wait"):
             turn = self._cluster_turn
             if team.barrier.turn == turn:
                 yield Wait(lambda: team.barrier.turn != turn, team.barrier.what, loc)
 
+    def leave(self, mask: Mask | None = None) -> None:
+        """Threads have ended."""
+        self.block.leave(self.threads(mask))
+
     # -- mbarriers ------------------------------------------------------------------------------------
 
-    def bar(self, bars: list[Mbarrier], index: Any, mask: Any, loc: Loc | None) -> Mbarrier:
-        """The one mbarrier that the active threads mean."""
-        values = np.unique(index if mask is None else np.broadcast_to(index, np.shape(mask))[mask])
-        if len(values) != 1 or not 0 <= int(values[0]) < len(bars):
+    def bar(self, bars: list[Mbarrier], index: int, loc: Loc | None) -> Mbarrier:
+        """One element of a buffer of mbarriers."""
+        if not 0 <= index < len(bars):
+            name = bars[0].name.partition("[")[0]
             raise error(
-                "bounds" if len(values) == 1 else "divergence",
-                "the barrier that the threads mean",
+                "bounds",
+                f"index {index} is outside of {name}",
                 loc,
-                expected=f"one barrier, 0 to {len(bars) - 1}",
-                got=", ".join(map(str, values[:4])),
+                expected=f"0 <= index < {len(bars)}",
+                got=f"{index} in {self.block.name()}",
             )
-        return bars[int(values[0])]
+        return bars[index]
 
-    def remote(self, name: str, cta: Any, mask: Any, loc: Loc | None) -> list[Mbarrier]:
-        """The mbarriers of this name in block `cta` of the cluster."""
-        rank = int(
-            np.unique(cta if mask is None else np.broadcast_to(cta, np.shape(mask))[mask])[0]
-        )
-        team = self.block.cluster.ranks
-        if rank not in team:
-            raise error(
-                "bounds", f"block {rank} of the cluster", loc, expected=f"0 to {len(team) - 1}"
-            )
-        return team[rank].barriers(name)
+    def remote(self, name: str, bars: list[Mbarrier], rank: int, loc: Loc | None) -> list[Mbarrier]:
+        """The mbarriers of this name in the block `rank` of the cluster."""
+        counts = tuple(b.expected for b in bars)
+        return self.block.cluster.block(rank, loc).barriers(name, counts)
 
-    def wait_for(self, bar: Mbarrier, parity: Any, mask: Any, loc: Loc | None) -> Steps:
+    def arrive(
+        self,
+        bars: list[Mbarrier],
+        index: Any,
+        mask: Mask | None,
+        loc: Loc | None,
+        tx: Any = None,
+        cta: tuple[str, Any] | None = None,
+    ) -> None:
+        """One arrival by each active thread, after adding `tx` bytes; `cta` is the buffer's name
+        and the rank of the block that is meant.
+        """
+        rank = -1 if cta is None else cta[1]
+        for (k, r, size), lanes in self.distinct(mask, index, rank, 0 if tx is None else tx):
+            theirs = bars if cta is None else self.remote(cta[0], bars, r, loc)
+            bar, count = self.bar(theirs, k, loc), self.active(lanes)
+            bar.expect(size * count)
+            bar.arrive(count, loc)
+
+    def expect(
+        self, bars: list[Mbarrier], index: Any, mask: Mask | None, loc: Loc | None, tx: Any
+    ) -> None:
+        """Each active thread adds to the bytes that the phase expects."""
+        for (k, size), lanes in self.distinct(mask, index, tx):
+            self.bar(bars, k, loc).expect(size * self.active(lanes))
+
+    def wait_for(
+        self, bars: list[Mbarrier], index: Any, parity: Any, mask: Mask | None, loc: Loc | None
+    ) -> Steps:
         """Until the phase of this parity is complete."""
-        values = np.unique(
-            parity if mask is None else np.broadcast_to(parity, np.shape(mask))[mask]
-        )
-        for p in values:
-            wanted = int(p)
-            if not bar.passed(wanted):
-                yield Wait(lambda w=wanted: bar.passed(w), bar.missing, loc)
+        for (k, p), _ in self.distinct(mask, index, parity):
+            bar = self.bar(bars, k, loc)
+            if not bar.passed(p):
+                yield Wait(lambda b=bar, w=p: b.passed(w), bar.missing, loc, bar)
 
     # -- asynchronous work ----------------------------------------------------------------------------
 
-    def start(self, key: Any, work: Work, dst: Tile | None, *, commit: bool) -> None:
-        """Work for the queue of this key; what it will write is undefined from now on."""
+    def issue(
+        self,
+        kind: str,
+        op: Op,
+        threads: Threads,
+        dst: Tile | None = None,
+        *,
+        share: Share = Share.ALL,
+        commit: bool = True,
+    ) -> None:
+        """Work of the group of these threads; what it will write is undefined from now on."""
         if dst is not None:
             undefine(dst)
-        queue = self.block.queue(key)
-        queue.add(work)
+        groups = self.block.work(kind)
+        groups.issue(op, threads, share)
         if commit:
-            queue.commit()
+            groups.commit(threads)
 
-    def load(self, bars: Iterable[Mbarrier], pieces: list[tuple[Work, Tile]]) -> None:
-        """Copies that complete on mbarriers, one for each receiving block."""
-        for bar, (work, dst) in zip(bars, pieces, strict=True):
-            undefine(dst)
-            size = math.prod(dst.extents) * dst.access.dtype.bits * dst.access.dtype.lanes // 8
-            bar.expect(size)
-            bar.attach(work, size)
+    def leader(self, lane: int) -> Threads:
+        """One thread, among all of the block."""
+        out = np.zeros(self.block.crew.count, np.bool_)
+        out[self.first + lane] = True
+        return out
 
-    def hand_over(self, key: Any, bar: Mbarrier, count: int, loc: Loc | None) -> None:
-        """An arrival at `bar` when the work under way is complete."""
-        for work in self.block.queue(key).take():
-            bar.attach(work, 0)
-        bar.arrive(count, loc)
+    def commit(self, kind: str, mask: Mask | None) -> None:
+        """Close the open group of each active thread."""
+        self.block.work(kind).commit(self.threads(mask))
 
-    def leave(self) -> None:
-        """The agent has ended: a barrier of the block no longer counts its threads."""
-        self.block.gone += self.count
-        for (kind, key), meeting in list(self.block.meetings.items()):
-            waiting = meeting.here and meeting.here >= self.block.threads - self.block.gone
-            if kind == "named" and key == 0 and waiting:
-                meeting.here = 0
-                meeting.turn += 1
+    def wait_group(self, kind: str, count: Any, mask: Mask | None, *, read: bool = False) -> None:
+        """Complete all but the newest `count` groups of each active thread."""
+        wanted = count
+        if isinstance(count, np.ndarray):
+            wanted = np.zeros(self.block.crew.count, np.int64)
+            wanted[self.first : self.first + self.count] = count
+        self.block.work(kind).wait(self.threads(mask), wanted, read=read)
+
+    def copy_lanes(
+        self,
+        copy: Callable[[Array], None],
+        poison: Callable[[Array], None],
+        mask: Mask | None,
+        loc: Loc | None,
+    ) -> None:
+        """A `cp.async` of each active thread; `copy` and `poison` take the lanes that are meant."""
+        threads, first, count = self.threads(mask), self.first, self.count
+        if not threads.any():
+            return
+        poison(np.flatnonzero(threads[first : first + count]))
+        op = LaneOp(lambda t: copy(np.flatnonzero(t[first : first + count])), threads, loc)
+        self.issue("cp.async", op, threads, share=Share.EACH, commit=False)
+
+    def hand_over(
+        self, kind: str, bars: list[Mbarrier], index: Any, mask: Mask | None, loc: Loc | None
+    ) -> None:
+        """Each active thread arrives once what it has issued is complete."""
+        for (k,), lanes in self.distinct(mask, index):
+            bar, threads = self.bar(bars, k, loc), self.threads(lanes)
+            for op in self.block.work(kind).under_way(threads):
+                bar.attach(op)
+            bar.arrive(self.active(lanes), loc)
+
+    def commit_product(self, bars: list[Mbarrier], index: int, lane: int, loc: Loc | None) -> None:
+        """One arrival when the products that this thread has issued are complete."""
+        bar = self.bar(bars, index, loc)
+        for op in self.block.work("tcgen05").under_way(self.leader(lane)):
+            bar.attach(op)
+        bar.arrive(1, loc)
+
+    def store(self, copy: Copy, src: Tile, dst: Tile, lane: int, loc: Loc | None) -> None:
+        """A bulk store, in a group of the thread that leads."""
+        held: list[Tile] = []
+
+        def fetch() -> None:
+            if not held:
+                zero = (0,) * len(src.extents)
+                held.append(src._replace(array=storage.view(src).copy(), mins=zero))
+
+        def run() -> None:
+            fetch()
+            copy(held[0], dst)
+
+        self.issue("bulk", Op(run, loc, fetch), self.leader(lane))
+
+    def load(
+        self, copy: Copy, src: Tile, dst: Tile, bar: tuple[list[Mbarrier], int, str], loc: Loc | None
+    ) -> None:
+        """A bulk copy that adds its bytes to what a barrier expects, and completes on it. `bar` is
+        the buffer, the index, and the buffer's name where it is the barrier of the cluster.
+        """
+        bars, index, shared_name = bar
+        if shared_name:
+            bars = self.remote(shared_name, bars, 0, loc)
+        target, size = self.bar(bars, index, loc), size_of(dst)
+        target.expect(size)
+        self._under_way(Op(lambda: copy(src, dst), loc), dst, target, size)
+
+    def spread(
+        self,
+        copy: Copy,
+        src: Tile,
+        dst: Tile,
+        bar: tuple[list[Mbarrier], int, str],
+        to: tuple[int, str],
+        loc: Loc | None,
+    ) -> None:
+        """A bulk load that several blocks of the cluster receive: the first of the `to[0]` issues
+        it, the others only expect it. `to[1]` names the buffer.
+        """
+        cluster = self.block.cluster
+        ranks = cluster.named(to[0], loc)
+        if self.block.rank not in ranks:
+            self.load(copy, src, dst, (bar[0], bar[1], ""), loc)
+            return
+        size = size_of(dst)
+        self.bar(bar[0], bar[1], loc).expect(size)
+        if self.block.rank != ranks[0]:
+            return
+        for rank in ranks:
+            into = self.peer(cluster.blocks[rank], to[1], dst)
+            bars = self.remote(bar[2], bar[0], rank, loc)
+            op = Op(lambda t=into: copy(src, t), loc)
+            self._under_way(op, into, self.bar(bars, bar[1], loc), size)
+
+    def push(
+        self,
+        copy: Copy,
+        src: Tile,
+        dst: Tile,
+        to: tuple[int, str],
+        bar: tuple[list[Mbarrier], int, str] | None,
+        loc: Loc | None,
+    ) -> None:
+        """A copy into the block `to[0]` of the cluster, of the buffer named `to[1]`; with `bar` it
+        arrives there when it is complete.
+        """
+        block = self.block.cluster.block(to[0], loc)
+        into = self.peer(block, to[1], dst)
+        if bar is None:
+            copy(src, into)
+            return
+        target, size = self.bar(self.remote(bar[2], bar[0], to[0], loc), bar[1], loc), size_of(dst)
+        target.expect(size)
+        self._under_way(Op(lambda: copy(src, into), loc), into, target, size)
+        target.arrive(1, loc)
+
+    def broadcast(
+        self, copy: Copy, src: Tile, dst: Tile, mask: int, key: Any, loc: Loc | None
+    ) -> Steps:
+        """A copy that the blocks of a mask receive from the first of them, and wait for."""
+        cluster, me = self.block.cluster, self.block.rank
+        ranks = cluster.named(mask, loc)
+        if me not in ranks:
+            copy(src, dst)
+            return
+        meeting = cluster.meetings.setdefault(key, Meeting("T.copy_cluster of several blocks"))
+        posted = cluster.posted.setdefault(key, {})
+        posted[me] = (src, dst)
+        turn = meeting.turn
+        if meeting.arrive(1, len(ranks)):
+            source = posted[ranks[0]][0]
+            for rank in ranks:
+                copy(source, posted[rank][1])
+            posted.clear()
+        else:
+            yield Wait(lambda: meeting.turn != turn, meeting.blocks, loc)
+
+    def _under_way(self, op: Op, dst: Tile, bar: Mbarrier, size: int) -> None:
+        undefine(dst)
+        self.block.loads = [o for o in self.block.loads if not o.done]
+        self.block.loads.append(op)
+        bar.attach(op, size)
 
     def turn(self, loc: Loc | None) -> Wait:
         """The end of a round of a loop that may wait for memory to change."""
         return Wait(lambda: True, lambda: "a loop that waits for memory to change", loc, spins=True)
 
 
+def size_of(tile: Tile) -> int:
+    """The bytes of a region."""
+    dtype = tile.access.dtype
+    return (math.prod(tile.extents) * dtype.bits + 7) // 8
+
+
 def undefine(dst: Tile) -> None:
     """Contents are undefined until the work that writes them is complete."""
-    there, _ = storage.overlap(dst)
-    dst.array[there] = storage.poison(dst.access.dtype)
-
-
-def run(agents: list[tuple[Agent, Steps]], enter: Callable[[Agent], None]) -> None:
-    """Run agents by turns until all have ended; a report where none can go on.
-
-    `enter` is told whose turn it is.
-    """
-    live = list(agents)
-    idle = 0
-    while live:
-        moved = spun = False
-        for entry in list(live):
-            agent, steps = entry
-            if agent.wait is not None and not agent.wait.ready():
-                continue
-            spinning = agent.wait is not None and agent.wait.spins
-            enter(agent)
-            try:
-                agent.wait = next(steps)
-            except StopIteration:
-                live.remove(entry)
-                agent.leave()
-                moved = True
-                continue
-            only_spins = spinning and agent.wait.spins
-            spun, moved = spun or only_spins, moved or not only_spins
-        idle = 0 if moved else idle + 1
-        if not moved and (not spun or idle > _IDLE_ROUNDS):
-            raise _stuck([agent for agent, _ in live])
-
-
-def finish(block: BlockState) -> None:
-    """What is still under way when a block ends is carried out then."""
-    for queue in block.queues.values():
-        for work in queue.take():
-            work()
-
-
-def _stuck(agents: list[Agent]) -> DeadlockError:
-    """The report of a deadlock: one finding for each place where agents wait."""
-    by_place: dict[tuple[Loc | None, str], list[Agent]] = {}
-    for agent in agents:
-        wait = agent.wait
-        key = (wait.loc, wait.what()) if wait is not None else (None, "nothing")
-        by_place.setdefault(key, []).append(agent)
-    findings: list[Diagnostic] = []
-    for (loc, what), who in by_place.items():
-        names = "; ".join(a.name() for a in who[:4]) + ("; ..." if len(who) > 4 else "")
-        findings.append(
-            Diagnostic(
-                "deadlock",
-                f"no thread can go on: {what}",
-                loc,
-                got=f"waiting: {names}",
-                help="each wait needs its arrivals: compare counts, parities, and who reaches them",
-            )
-        )
-    return DeadlockError(*findings)
+    storage.view(dst)[...] = storage.poison(dst.access.dtype)

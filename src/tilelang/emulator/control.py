@@ -169,8 +169,8 @@ def while_(u: Unit, stmt: While) -> None:
 
 def _turn(u: Unit, stmt: While) -> None:
     """Before a round of a loop that may wait for memory, others have their turn."""
-    if u.agents:
-        u.w.line(f"yield agent.turn({u.constant('loc', stmt.loc, stmt.loc)})")
+    if u.before_round is not None:
+        u.before_round(stmt)
 
 
 def exit_(u: Unit, stmt: Break | Continue | ThreadReturn) -> None:
@@ -212,3 +212,5 @@ def _return(u: Unit, stmt: ThreadReturn) -> None:
             help="use a condition around the rest, or write for threads (T.get_thread_binding)",
         )
     _leave(u, [name for f in u.frames for name in (f.gone, f.broke) if name])
+    if u.agents:
+        u.w.line(f"agent.leave({u.mask.code})")

@@ -8,7 +8,7 @@ before others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region, Var
 from tilelang.ir.node import Effect, Node
@@ -92,7 +92,11 @@ def roots_of(body: Block) -> dict[str, str]:
 
 
 class Lanes:
-    """The result for one domain; `private` says of which buffers every lane may have its own."""
+    """The result for one domain; `private` says of which buffers every lane may have its own.
+
+    `parted` are the conditions that lanes do not decide differently once agents have parted ways:
+    by the identity of the `If`, what is left to decide (None: nothing).
+    """
 
     def __init__(
         self,
@@ -100,11 +104,13 @@ class Lanes:
         seeds: Iterable[str],
         private: Callable[[Buffer], bool],
         roots: dict[str, str],
+        parted: Mapping[int, Expr | None] | None = None,
     ) -> None:
         self.names: set[str] = set(seeds)
         self.buffers: set[str] = set()
         self._private = private
         self._roots = roots
+        self._parted = parted or {}
         self._many = bool(self.names)
         if not self._many:
             return
@@ -131,6 +137,11 @@ class Lanes:
                 return True
         return False
 
+    def splits(self, stmt: If) -> bool:
+        """Whether lanes that run together may decide a condition differently."""
+        cond = self._parted.get(id(stmt), stmt.cond)
+        return cond is not None and self.varies(cond)
+
     def leaves_early(self, body: Block, apart: bool = False) -> tuple[bool, bool]:
         """Whether some lanes may leave a round of the loop with this body (or return) while others
         go on.
@@ -145,7 +156,7 @@ class Lanes:
                 case ThreadReturn():
                     returns = returns or apart
                 case If():
-                    split = apart or self.varies(stmt.cond)
+                    split = apart or self.splits(stmt)
                     for inner in (stmt.then, stmt.orelse):
                         a, b = self.leaves_early(inner, split)
                         own, returns = own or a, returns or b
@@ -173,7 +184,7 @@ class Lanes:
     def _stmt(self, stmt: Stmt, apart: bool) -> None:
         match stmt:
             case If():
-                split = apart or self.varies(stmt.cond)
+                split = apart or self.splits(stmt)
                 self._block(stmt.then, split)
                 self._block(stmt.orelse, split)
             case For() | Pipelined() | While():

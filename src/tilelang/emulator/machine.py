@@ -7,17 +7,18 @@ waits run one after the other.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilelang.emulator import agents, shadow
-from tilelang.emulator.agents import Agent, Steps
+from tilelang.emulator import shadow
+from tilelang.emulator.agents import LANE, Agent, Steps, agents_of
+from tilelang.emulator.blocks import BlockState, Crew, blocks_of
 from tilelang.emulator.check import Checker
 from tilelang.emulator.observe import Observer
+from tilelang.emulator.schedule import Schedule
 from tilelang.emulator.shadow import Shadow
 from tilelang.emulator.storage import Array, Fault, Mask
 from tilelang.errors import InternalError, Loc, TileError, TileIndexError, TileRuntimeError, error
@@ -52,6 +53,7 @@ class Machine:
     show: Callable[[str], None] = print
     observer: Observer | None = None
     check: Checker | None = None
+    agent: Agent | None = None
 
     @property
     def checker(self) -> Checker:
@@ -91,48 +93,34 @@ class Machine:
         self,
         kernel: Callable[..., Steps],
         grid: tuple[int, ...],
-        threads: tuple[int, ...],
-        size: int,
-        cluster: tuple[int, ...],
-        together: bool,
+        crew: Crew,
     ) -> None:
-        """Run the blocks of a grid whose threads wait for each other, `size` threads to an agent.
+        """Run the blocks of a grid whose threads wait for each other.
 
-        Blocks of a cluster run at the same time, and all blocks with `together`.
+        Blocks of a cluster run at the same time; others too where they may wait for each other.
         """
-        sizes, dims = (*grid, 1, 1)[:3], (*cluster, 1, 1, 1)[:3]
-        barrier = agents.Meeting("T.sync_grid")
-        everyone_ = math.prod(sizes) * math.prod(threads)
-        teams: dict[Block, list[agents.BlockState]] = {}
-        for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0]):
-            index = (x, y, z)
-            key = tuple(i // d for i, d in zip(index, dims, strict=True))
-            members = teams.setdefault(key, [])
-            team = members[0].cluster if members else agents.Team()
-            state = agents.BlockState(
-                index[: len(grid)], math.prod(threads), team, barrier, everyone_
-            )
-            within = [i % d for i, d in zip(index, dims, strict=True)]
-            team.ranks[within[0] + dims[0] * (within[1] + dims[1] * within[2])] = state
-            members.append(state)
-        groups = [[b for t in teams.values() for b in t]] if together else list(teams.values())
-        for blocks in groups:
-            live = [
-                (a, kernel(*b.index, a))
-                for b in blocks
-                for a in agents.block_agents(b, threads, size)
-            ]
-            try:
-                agents.run(live, self._enter)
-                for block in blocks:
-                    self.block = block.index
-                    agents.finish(block)
-            except Fault as fault:
-                raise self.placed(fault) from None
+        waves = (
+            [(a, kernel(*b.index, a)) for b in blocks for a in agents_of(b)]
+            for blocks in blocks_of(grid, crew)
+        )
+        try:
+            if crew.all_at_once:
+                Schedule(waves, self._enter, self._ended).run()
+            else:
+                for wave in waves:
+                    Schedule(iter([wave]), self._enter, self._ended).run()
+        except Fault as fault:
+            raise self.placed(fault) from None
+        finally:
+            self.agent = None
         self.block = ()
 
     def _enter(self, agent: Agent) -> None:
-        self.block = agent.block.index
+        self.block, self.agent = agent.block.index, agent
+
+    def _ended(self, block: BlockState) -> None:
+        self.block = block.index
+        block.finish()
 
     def placed(self, fault: Fault) -> TileError:
         """A fault as an error for the author."""
@@ -153,7 +141,10 @@ class Machine:
     def where(self, lane: tuple[int, ...] = (), axes: tuple[str, ...] = ()) -> str:
         """The running block, and the lane, in words."""
         parts = [f"block ({', '.join(map(str, self.block))})"] if self.block else []
-        parts += [f"{a} = {k}" for a, k in zip(axes, lane, strict=False)]
+        places = list(zip(axes, lane, strict=False))
+        if self.agent is not None and axes == (LANE,) and lane:
+            places = self.agent.place(lane[0])
+        parts += [f"{a} = {k}" for a, k in places]
         return ", ".join(parts)
 
     def seen(self, stmt: Stmt, buffers: dict[str, Array]) -> None:
@@ -206,12 +197,23 @@ class Machine:
     def _head(self, message: str, lane: tuple[int, ...]) -> str:
         block = (*self.block, 0, 0, 0)[:3]
         thread = (*lane[::-1], 0, 0, 0)[:3]
+        if self.agent is not None:
+            thread = tuple(int(a[lane[0]]) if lane else 0 for a in self.agent.lanes)
         return f"msg='{message}' BlockIdx={block}, ThreadIdx={thread}"
 
-    def sync(self, mask: Mask, shape: tuple[int, ...], loc: Loc | None, count: int | None) -> None:
-        """A barrier where not all threads may have arrived."""
+    def sync(
+        self,
+        mask: Mask,
+        shape: tuple[int, ...],
+        loc: Loc | None,
+        count: int | None,
+        ended: Mask | None = None,
+    ) -> None:
+        """A barrier where not all threads may have arrived; those that have ended need not."""
         here = int(np.broadcast_to(mask, shape).sum())
         total = int(np.prod(shape)) if count is None else count
+        if count is None and ended is not None:
+            total -= int(ended.sum())
         if here == total:
             return
         raise error(

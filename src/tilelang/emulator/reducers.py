@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.dtypes.convert import converter
-from tilelang.emulator import access, elements, ops, reduce, scalars, storage
+from tilelang.emulator import access, elements, ops, reduce, scalars, storage, waits
 from tilelang.emulator.parallel import memory
 from tilelang.emulator.storage import Access, Array, Index, Mask, Tile
 from tilelang.emulator.tiles import operand
@@ -39,7 +39,7 @@ def alloc(u: Unit, stmt: Alloc) -> None:
     dtype, epoch = u.constant("dtype", buffer.dtype, buffer.dtype), _epoch(name)
     made = f"{fresh}({shape}, {u.access_name(buffer)})"
     if u.agents:
-        u.w.line(f"{name} = agent.shared({buffer.name!r}, {shape}, {dtype})")
+        u.w.line(f"{name} = agent.shared({buffer.name!r}, {shape}, {dtype}, {waits.takers(u)})")
         u.w.line(f"{epoch} = agent.once({epoch!r}, lambda: {made})")
     else:
         u.w.line(f"{name} = fresh({shape}, {dtype})")

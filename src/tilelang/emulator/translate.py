@@ -16,6 +16,7 @@ from tilelang.dtypes import DType
 from tilelang.dtypes.convert import converter
 from tilelang.emulator import (
     access,
+    async_text,
     atomics,
     control,
     elements,
@@ -30,7 +31,7 @@ from tilelang.emulator import (
     waits,
     warps,
 )
-from tilelang.emulator.lanes import Lanes, nodes_of, roots_of, statements
+from tilelang.emulator.lanes import nodes_of, roots_of, statements
 from tilelang.emulator.observe import Observer, hook, one
 from tilelang.emulator.parallel import PRIVATE, memory, parallel
 from tilelang.emulator.unit import Frame, Unit
@@ -88,6 +89,7 @@ _RESERVED = {
     "zeros": np.zeros,
     "asarray": np.asarray,
     "machine": None,
+    "agent": None,
     **{n: getattr(np, n) for n in ("float16", "float32", "float64", "bool_")},
     **{f"{k}int{b}": getattr(np, f"{k}int{b}") for k in ("", "u") for b in (8, 16, 32, 64)},
 }
@@ -106,6 +108,7 @@ def translate_function(
     )
     u.emit = lambda e: vectors.emit(u, e)
     u.run = lambda body: control.block(u, body, statement)
+    u.before_round = lambda loop: waits.before_round(u, loop)
     name = w.name(fn.name)
     sizes = {
         n.name
@@ -150,9 +153,8 @@ def statement(u: Unit, stmt: Stmt) -> None:
     """Translate one statement, and what the observer asks for after it."""
     if stmt.loc is not None:
         u.w.loc = stmt.loc
-    if u.agents and waits.together(u, stmt):
-        with u.w.block(f"if (yield from agent.meet({waits.team_text(u)})):"):
-            _statement(u, stmt)
+    if u.agents:
+        waits.statement(u, stmt, lambda: _statement(u, stmt))
     else:
         _statement(u, stmt)
     watched = u.observer is not None and not isinstance(
@@ -201,7 +203,7 @@ def _store(u: Unit, stmt: Store) -> None:
 
 _STATEMENTS: dict[type[Stmt], Callable[[Unit, Any], None]] = {
     **special.STATEMENTS,
-    **waits.STATEMENTS,
+    **async_text.STATEMENTS,
     Collective: warps.collective,
 }
 
@@ -219,7 +221,7 @@ def _declaration(u: Unit, stmt: Stmt) -> None:
         case Assert():
             _assert(u, stmt)
         case SyncThreads() if u.agents:
-            waits.sync_threads(u, stmt)
+            async_text.sync_threads(u, stmt)
         case SyncThreads():
             _sync(u, stmt)
         case Assume():
@@ -253,7 +255,7 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
         return
     kind, name = memory(u, buffer), u.w.name(buffer.name)
     if u.agents and kind in (Memory.BARRIER, Memory.CLUSTER_BARRIER):
-        waits.alloc_barriers(u, stmt)
+        async_text.alloc_barriers(u, stmt)
         return
     if kind is Memory.REDUCER:
         reducers.alloc(u, stmt)
@@ -278,7 +280,7 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
     shape = f"{u.domain.shape} + {own}" if lanes else own
     dtype = u.constant("dtype", buffer.dtype, buffer.dtype)
     if init is None and u.agents and u.domain.threads and not u.private(buffer):
-        u.w.line(f"{name} = agent.shared({buffer.name!r}, {shape}, {dtype})")
+        u.w.line(f"{name} = agent.shared({buffer.name!r}, {shape}, {dtype}, {waits.takers(u)})")
     elif init is None:
         u.w.line(f"{name} = fresh({shape}, {dtype})")
     else:
@@ -352,16 +354,14 @@ def _launch(u: Unit, stmt: Launch) -> None:
     for var, extent in zip(stmt.vars, grid, strict=False):
         u.define(var, Val("", var.dtype, low=0, high=max(extent.high - 1, 0)))
     name = u.w.fresh("kernel")
-    u.agents = waits.needs_agents(stmt.body)
+    outer = u.domain, u.lanes, u.frames
+    extents = _extents(u, stmt)
+    waits.enter(u, stmt, extents)
     params = [u.w.name(v.name) for v in stmt.vars] + (["agent"] if u.agents else [])
-    settings = ""
+    crew = ""
     with u.w.block(f"def {name}({', '.join(params)}):"):
-        outer = u.domain, u.lanes, u.frames
-        extents = _extents(u, stmt)
-        seeds = [v.name for v, n in zip(stmt.thread_vars, extents, strict=False) if n != 1]
-        u.lanes = Lanes(stmt.body, seeds, u.private, u.roots)
         if u.agents:
-            settings = waits.enter(u, stmt, extents)
+            crew = waits.lanes(u, stmt)
         else:
             _threads(u, stmt, extents)
         if u.checks is not None:
@@ -382,8 +382,8 @@ def _launch(u: Unit, stmt: Launch) -> None:
     u.w.loc = stmt.loc
     grid_text = tuple_text(e.code for e in grid)
     if u.agents:
-        u.w.line(f"machine.launch_agents({name}, {grid_text}, {settings})")
-        u.agents = False
+        u.w.line(f"machine.launch_agents({name}, {grid_text}, {crew})")
+        u.ways = None
     else:
         u.w.line(f"machine.launch({name}, {grid_text})")
 
@@ -495,4 +495,6 @@ def _sync(u: Unit, stmt: SyncThreads) -> None:
     u.begin(stmt.arrive_count)
     count = u.expr(stmt.arrive_count).code if stmt.arrive_count is not None else "None"
     loc = u.constant("loc", stmt.loc, stmt.loc)
-    u.w.line(f"machine.sync({u.mask.code}, {u.domain.shape}, {loc}, {count})")
+    gone = u.frames[0].gone if u.frames and u.domain.threads else ""
+    ended = f", {gone}" if gone else ""
+    u.w.line(f"machine.sync({u.mask.code}, {u.domain.shape}, {loc}, {count}{ended})")

@@ -18,12 +18,13 @@ from tilelang.emulator.writer import Writer
 from tilelang.errors import Loc, error
 from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Var, int_value
 from tilelang.ir.node import Node
-from tilelang.ir.tile import Block
+from tilelang.ir.tile import Block, While
 from tilelang.scopes import Dialect, Memory, memory_of
 
 if TYPE_CHECKING:
     from tilelang.emulator.access import Affine
     from tilelang.emulator.observe import Observer
+    from tilelang.emulator.waits import Ways
     from tilelang.emulator.watched import Watched
 
 
@@ -69,13 +70,17 @@ class Unit:
     lets: dict[str, Expr] = field(default_factory=dict[str, Expr])
     roots: dict[str, str] = field(default_factory=dict[str, str])
     arrays: set[str] = field(default_factory=set[str])
+    inside: set[str] = field(default_factory=set[str])
     checks: Watched | None = None
     observer: Observer | None = None
     at_end: Callable[[], None] | None = None
-    agents: bool = False
-    agent_threads: int = 0
-    team: tuple[int, ...] | None = None
-    team_size: int = 1
+    ways: Ways | None = None
+    before_round: Callable[[While], None] | None = None
+
+    @property
+    def agents(self) -> bool:
+        """Whether the current kernel runs as agents that wait for each other."""
+        return self.ways is not None
 
     # -- values ------------------------------------------------------------------------------------
 

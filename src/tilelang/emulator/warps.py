@@ -7,17 +7,19 @@ would get its value keeps its own, which the hardware leaves undefined.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilelang.emulator import scalars
+from tilelang.emulator.agents import Agent
+from tilelang.emulator.barriers import Wait
 from tilelang.emulator.storage import Array
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Val
-from tilelang.errors import error
+from tilelang.errors import Loc, error
 from tilelang.ir.special import COLLECTIVES, Collective, Group
 
 WARP = 32
@@ -39,15 +41,17 @@ def collective(u: Unit, stmt: Collective) -> None:
     args = [scalars.as_numpy(u, u.expr(e)) for e in stmt.args]
     given = f"({', '.join(args)}{',' if args else ''}), {stmt.params!r}, {u.mask_text}, {u.domain.shape}"
     if row.group is Group.BLOCK:
-        whole = "agent" if u.agents else "None"
-        fn = u.constant("of_block", of_block, "of_block")
-        code = f"(yield from {fn}({whole}, {stmt.fn!r}, {given}, {u.constant('loc', stmt.loc, stmt.loc)}))"
-        if not u.agents:
-            fn = u.constant("alone", _alone, "alone")
-            code = f"{fn}({stmt.fn!r}, {given})"
+        place = u.constant("loc", stmt.loc, stmt.loc)
+        if u.ways is not None:
+            fn = u.constant("of_block", of_block, "of_block")
+            code = f"(yield from {fn}(agent, {u.ways.team!r}, {stmt.fn!r}, {given}, {place}))"
+        else:
+            fn = u.constant("alone", alone, "alone")
+            code = f"{fn}(machine, {stmt.fn!r}, {given}, {place})"
     else:
         fn = u.constant("of_warp", of_warp, "of_warp")
-        code = f"{fn}({stmt.fn!r}, {given})"
+        first = ", agent.first" if u.agents else ""
+        code = f"{fn}({stmt.fn!r}, {given}{first})"
     v = scalars.from_numpy(code, stmt.result.dtype, Val("", stmt.result.dtype, u.domain.all))
     u.w.line(f"{u.w.name(stmt.result.name)} = {v.code}")
     u.define(stmt.result, v)
@@ -72,11 +76,12 @@ def of_warp(
     params: tuple[int, ...],
     mask: Bools | None,
     shape: tuple[int, ...],
+    first: int = 0,
 ) -> Array:
-    """The value of each thread, in the shape of the threads."""
+    """The value of each thread, in the shape of the threads; `first` is the number of the first."""
     values = [_spread(a, shape) for a in args]
     here = _active(mask, shape)
-    out = _FUNCTIONS[fn](values, params, here)
+    out = elect(first, params[0], here) if fn == "elect" else _FUNCTIONS[fn](values, params, here)
     return out.reshape(-1)[: int(np.prod(shape))].reshape(shape)
 
 
@@ -95,8 +100,8 @@ def _taken(values: Array, source: Ints, legal: Bools, here: Bools) -> Array:
 
 def _shuffle(kind: str) -> Callable[[list[Array], tuple[int, ...], Bools], Array]:
     def fn(args: list[Array], params: tuple[int, ...], here: Bools) -> Array:
-        values, other = args[0], args[1].astype(np.int64)
-        width = params[0]
+        values, width = args[0], params[0]
+        other = args[1].astype(np.int64) % WARP  # the instruction takes five bits
         base = _LANE // width * width
         match kind:
             case "shfl_sync":
@@ -189,11 +194,13 @@ def _reduction(
     return fn
 
 
-def _elect(args: list[Array], params: tuple[int, ...], here: Bools) -> Array:
-    """The first thread of each group; groups are whole warps."""
-    warps = max(params[0] // WARP, 1)
-    first = (np.arange(len(here)) % warps == 0)[:, None]
-    return first & (_LANE == 0)
+def elect(first: int, size: int, here: Bools) -> Array:
+    """The first active thread in the first warp of each group of `size` threads (of the block with
+    0).
+    """
+    warp = first // WARP + np.arange(len(here))
+    leads = warp == 0 if size == 0 else warp % (size // WARP) == 0
+    return leads[:, None] & here & (here.cumsum(axis=1) == 1)
 
 
 _FUNCTIONS: dict[str, Callable[[list[Array], tuple[int, ...], Bools], Array]] = {
@@ -209,7 +216,6 @@ _FUNCTIONS: dict[str, Callable[[list[Array], tuple[int, ...], Bools], Array]] = 
     "warp_reduce_min": _reduction(lambda a, b: np.fmin(a, b)),
     "warp_reduce_bitand": _reduction(np.bitwise_and),
     "warp_reduce_bitor": _reduction(np.bitwise_or),
-    "elect": _elect,
 }
 
 
@@ -222,30 +228,39 @@ def _result(fn: str, holds: int, threads: int) -> int:
     )
 
 
-def _alone(
+def _held(x: Any, mask: Bools | None, shape: tuple[int, ...]) -> int:
+    active = np.ones(shape, np.bool_) if mask is None else np.broadcast_to(mask, shape)
+    return int((np.broadcast_to(x, shape).astype(np.bool_) & active).sum())
+
+
+def alone(
+    machine: Any,
     fn: str,
     args: tuple[Any, ...],
     params: tuple[int, ...],
     mask: Bools | None,
     shape: tuple[int, ...],
+    loc: Loc | None,
 ) -> Array:
     """A counting barrier of a block that runs in lockstep."""
-    active = np.ones(shape, np.bool_) if mask is None else np.broadcast_to(mask, shape)
-    holds = int((np.broadcast_to(args[0], shape).astype(np.bool_) & active).sum())
-    return np.full(shape, _result(fn, holds, int(active.sum())), np.int32)
+    threads = int(np.prod(shape))
+    if mask is not None:
+        machine.sync(mask, shape, loc, None)
+        threads = int(np.broadcast_to(mask, shape).sum())
+    return np.full(shape, _result(fn, _held(args[0], mask, shape), threads), np.int32)
 
 
 def of_block(
-    agent: Any,
+    agent: Agent,
+    team: tuple[int, ...],
     fn: str,
     args: tuple[Any, ...],
     params: tuple[int, ...],
     mask: Bools | None,
     shape: tuple[int, ...],
-    loc: Any,
-) -> Any:
+    loc: Loc | None,
+) -> Generator[Wait, None, Array]:
     """A counting barrier of a block whose threads run in several agents."""
-    active = np.ones(shape, np.bool_) if mask is None else np.broadcast_to(mask, shape)
-    holds = int((np.broadcast_to(args[0], shape).astype(np.bool_) & active).sum())
-    total = yield from agent.count(holds, int(active.sum()), loc)
+    holds = _held(args[0], mask, shape)
+    total = yield from agent.count_threads(team, holds, mask, loc)
     return np.full(shape, _result(fn, *total), np.int32)
