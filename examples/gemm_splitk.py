@@ -25,7 +25,9 @@ def gemm_splitk(M, N, K, splits=4, tiles=(64, 64, 32)):
     ):
         # The first launch clears C: the second one only adds to it.
         with T.Kernel(T.ceildiv(N, BN), T.ceildiv(M, BM), threads=128) as (bx, by):
-            T.clear(C[by * BM : by * BM + BM, bx * BN : bx * BN + BN])
+            zeros = T.alloc_fragment((BM, BN), "float32")
+            T.clear(zeros)
+            T.copy(zeros, C[by * BM, bx * BN])
 
         with T.Kernel(T.ceildiv(N, BN), T.ceildiv(M, BM), splits, threads=128) as (bx, by, bz):
             A_s = T.alloc_shared((BM, BK), "float16")

@@ -34,12 +34,14 @@ def gemm_warp_specialized(M, N, K, stages=2, tiles=(64, 64, 32)):
             empty = T.alloc_barrier([GROUP] * stages)
 
             with T.ws(0):  # the producer
+                rows, columns = slice(by * BM, by * BM + BM), slice(bx * BN, bx * BN + BN)
                 for k in T.serial(steps):
                     place, turn = k % stages, k // stages
+                    depth = slice(k * BK, k * BK + BK)
                     # In turn 0 nothing was there before: the phase "before the first" is over.
                     T.barrier_wait(empty[place], (turn + 1) % 2)
-                    T.tma_copy(A[by * BM, k * BK], A_s[place, :, :], barrier=full[place])
-                    T.tma_copy(B[k * BK, bx * BN], B_s[place, :, :], barrier=full[place])
+                    T.tma_copy(A[rows, depth], A_s[place, :, :], barrier=full[place])
+                    T.tma_copy(B[depth, columns], B_s[place, :, :], barrier=full[place])
                     T.barrier_arrive(full[place])  # over when the bytes have arrived, too
 
             with T.ws(1):  # the consumer

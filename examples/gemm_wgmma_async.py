@@ -29,8 +29,8 @@ def gemm_wgmma(M, N, K, tiles=(64, 64, 32)):
             T.clear(C_f)
             for k in T.serial(steps):
                 # Product k - 2 read this place, and is over: see the end of the last round.
-                T.copy(A[by * BM, k * BK], A_s[k % 2, :, :])
-                T.copy(B[k * BK, bx * BN], B_s[k % 2, :, :])
+                T.copy(A[by * BM : by * BM + BM, k * BK : k * BK + BK], A_s[k % 2, :, :])
+                T.copy(B[k * BK : k * BK + BK, bx * BN : bx * BN + BN], B_s[k % 2, :, :])
                 T.fence_proxy_async()  # ordinary stores come before what the hardware reads
                 T.wgmma_gemm(A_s[k % 2, :, :], B_s[k % 2, :, :], C_f)
                 T.wait_wgmma(1)  # product k - 1 is over; k goes on while k + 1 is loaded

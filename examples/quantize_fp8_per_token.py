@@ -52,15 +52,16 @@ def per_group(X, group: int = 32, rows: int = 8):
     with T.Kernel(T.ceildiv(N, group), T.ceildiv(M, rows), threads=128) as (bx, by):
         x = T.alloc_fragment((rows, group), T.float32)
         q = T.alloc_fragment((rows, group), T.float8_e4m3fn)
-        scale = T.alloc_fragment((rows, 1), T.float32)
+        scale = T.alloc_fragment((rows,), T.float32)
         T.copy(X[by * rows, bx * group], x)
         T.reduce_absmax(x, scale, dim=1)
         for i in T.Parallel(rows):
-            scale[i, 0] = T.max(scale[i, 0], LEAST) / LARGEST
+            scale[i] = T.max(scale[i], LEAST) / LARGEST
+            if by * rows + i < M:
+                Scale[by * rows + i, bx] = scale[i]
         for i, j in T.Parallel(rows, group):
-            q[i, j] = T.clamp(x[i, j] / scale[i, 0], -LARGEST, LARGEST)
+            q[i, j] = T.clamp(x[i, j] / scale[i], -LARGEST, LARGEST)
         T.copy(q, Q[by * rows, bx * group])
-        T.copy(scale, Scale[by * rows, bx])
     return Q, Scale
 
 
