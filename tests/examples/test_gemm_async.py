@@ -41,7 +41,6 @@ def test_specialised_products_of_any_size(size):
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.xfail(strict=False, reason="copies are complete at the last arrival, not at a wait")
 def test_a_consumer_that_does_not_wait_reads_what_is_not_there(tmp_path):
     hasty = changed(
         tmp_path, "gemm_warp_specialized", "T.barrier_wait(full[place], turn % 2)", "pass"
