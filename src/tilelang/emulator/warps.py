@@ -82,7 +82,7 @@ def of_warp(
     values = [_spread(a, shape) for a in args]
     here = _active(mask, shape)
     out = elect(first, params[0], here) if fn == "elect" else _FUNCTIONS[fn](values, params, here)
-    return out.reshape(-1)[: int(np.prod(shape))].reshape(shape)
+    return np.broadcast_to(out, here.shape).reshape(-1)[: int(np.prod(shape))].reshape(shape)
 
 
 # -- shuffles -------------------------------------------------------------------------------------
@@ -212,8 +212,8 @@ _FUNCTIONS: dict[str, Callable[[list[Array], tuple[int, ...], Bools], Array]] = 
     "match_any_sync": _match_any,
     "match_all_sync": _match_all,
     "warp_reduce_sum": _reduction(np.add),
-    "warp_reduce_max": _reduction(lambda a, b: np.fmax(a, b)),
-    "warp_reduce_min": _reduction(lambda a, b: np.fmin(a, b)),
+    "warp_reduce_max": _reduction(np.fmax),
+    "warp_reduce_min": _reduction(np.fmin),
     "warp_reduce_bitand": _reduction(np.bitwise_and),
     "warp_reduce_bitor": _reduction(np.bitwise_or),
 }
