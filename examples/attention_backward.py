@@ -14,7 +14,7 @@ import tilelang.language as T
 
 @tilelang.jit(out_idx=[6, 7, 8])
 def attention_backward(heads, kv_heads, S, D, causal=False, tiles=(32, 64)):
-    """A kernel for one sequence of S tokens: dQ (S, heads, D), dK and dV (S, kv_heads, D) in fp32."""
+    """A kernel for one sequence of S tokens: dQ (S, heads, D), dK and dV (S, kv_heads, D), fp32."""
     BM, BN = tiles
     group = heads // kv_heads
     rows = -(-S // BM)

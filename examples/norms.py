@@ -37,7 +37,7 @@ def rms_norm(rows, columns, eps=1e-6, dtype="float16", block_rows=4):
 
 @tilelang.jit(out_idx=[3, 4, 5])
 def layer_norm(rows, columns, eps=1e-5, dtype="float16", block_rows=4):
-    """A kernel for Y = (X - mean) / sqrt(var + eps) * W + B, and the mean and variance of each row."""
+    """A kernel for Y = (X - mean) / sqrt(var + eps) * W + B, and mean and variance of each row."""
 
     @T.prim_func
     def kernel(
