@@ -280,3 +280,43 @@ def test_the_numbers_are_those_of_curand():
     a = np.zeros((4, 4), np.uint32)
     run(kernel([A], *body, threads=(4,)), A=a)
     same(a, np.array(CURAND_BITS, np.uint32))
+
+
+# Its first uniform and normal numbers (float32) and pairs of normal doubles, with the same seed.
+CURAND_UNIFORM = [
+    [0.6129598617553711, 0.4685865044593811, 0.07323173433542252, 0.34086155891418457],
+    [0.010058844462037086, 0.12624984979629517, 0.23206616938114166, 0.7116127610206604],
+]
+CURAND_NORMAL = [
+    [0.1940188705921173, -0.9701898097991943, 1.923926591873169, -1.2356212139129639],
+    [2.1613738536834717, 2.1276907920837402, -1.6597530841827393, -0.40827077627182007],
+    [-0.1720506101846695, -1.3457070589065552, -1.2275588512420654, -0.4694821834564209],
+    [0.84906005859375, -2.3877787590026855, -0.4657708406448364, -0.6570044755935669],
+]
+CURAND_NORMAL_DOUBLE = [
+    [1.0360235505368471, -0.6653743849976409],
+    [-1.9755592233655759, -0.48595321591771257],
+    [-1.0677851899197455, -0.4083751441065541],
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "known", "ulps"),
+    [
+        ("uniform", F32_, CURAND_UNIFORM, 0),
+        ("normal", F32_, CURAND_NORMAL, 4),
+        # On the host cuRAND takes the sine of a product with pi, on a device sincospi, which is exact.
+        ("normal", F64_, CURAND_NORMAL_DOUBLE, 32),
+    ],
+)
+def test_floats_are_those_of_curand(kind, dtype, known, ulps):
+    want = np.array(known, dtype)
+    threads, draws = want.shape
+    A, x = buf("A", dtype, threads, draws), var("x", DType(dtype))
+    body = [RngInit(c(42), TX, c(0))]
+    for k in range(draws):
+        body += [RngNext(x, kind), st(A, TX, k, x)]
+    a = np.zeros_like(want)
+    run(kernel([A], *body, threads=(threads,)), A=a)
+    words = f"i{want.dtype.itemsize}"
+    assert np.abs(a.view(words) - want.view(words)).max() <= ulps
