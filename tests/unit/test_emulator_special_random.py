@@ -305,7 +305,7 @@ CURAND_NORMAL_DOUBLE = [
     [
         ("uniform", F32_, CURAND_UNIFORM, 0),
         ("normal", F32_, CURAND_NORMAL, 4),
-        # On the host cuRAND takes the sine of a product with pi, on a device sincospi, which is exact.
+        # cuRAND on the host multiplies by pi; on a device it has sincospi, which is exact.
         ("normal", F64_, CURAND_NORMAL_DOUBLE, 32),
     ],
 )
