@@ -1,12 +1,14 @@
 """Runs programs of the thread stage with one thread per block: plain Python, slow and simple.
 
 The meaning of instructions is that of their rows. A block's shared arrays lie in one pool at their
-planned places, so a wrong plan gives wrong numbers. Loops in lockstep run backwards with
-`backwards`, so a loop that carries something from one iteration to the next gives wrong numbers too.
+planned places, so a wrong plan gives wrong numbers. With `backwards`,
+loops in lockstep run from their end, so one that carries something from one iteration to the next
+gives wrong numbers too.
 """
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.dtypes import DType, wrap_int
+from tilelang.dtypes.convert import cast as cast_values
 from tilelang.dtypes.convert import converter
 from tilelang.dtypes.storage import from_bits, to_bits
 from tilelang.emulator import numerics
@@ -62,9 +65,10 @@ from tilelang.ir.tile import (
 )
 from tilelang.isa.rows import GENERIC
 
-
 STEPS = 3_000_000
 """How many statements a program may run."""
+MANY = 1 << 16
+"""The size of memory that has none."""
 
 
 class _Break(Exception):
@@ -166,12 +170,7 @@ class _Machine:
             case Declare():
                 self.declare(stmt, env)
             case At():
-                view, index = self.eval(stmt.address, env)
-                bytes_ = view[index:].view(np.uint8)
-                size = stmt.array.type.numpy.itemsize
-                env[stmt.array.name] = bytes_[: bytes_.size // size * size].view(
-                    stmt.array.type.numpy
-                )
+                env[stmt.array.name] = self.at(stmt, env)
             case Instr():
                 self.instr(stmt, env)
             case Print():
@@ -224,11 +223,17 @@ class _Machine:
         if stmt.init is not None:
             env[array.name][0] = self.eval(stmt.init, env)
 
+    def at(self, stmt: At, env: dict[str, Any]) -> np.ndarray:
+        size = MANY if stmt.array.size is None else int(self.eval(stmt.array.size, env))
+        storage = stmt.array.type.numpy
+        raw = (ctypes.c_char * (size * storage.itemsize)).from_address(self.eval(stmt.address, env))
+        return np.frombuffer(raw, storage)
+
     def write(self, stmt: Write, env: dict[str, Any]) -> None:
         value = self.eval(stmt.value, env)
         index, lanes = self.eval(stmt.index, env), stmt.value.dtype.lanes
         memory = env[stmt.array.name]
-        assert 0 <= index and index + lanes <= memory.size, f"{stmt.array.name}[{index}]"
+        assert index >= 0 and index + lanes <= memory.size, f"{stmt.array.name}[{index}]"
         memory[index : index + lanes] = value
 
     def instr(self, stmt: Instr, env: dict[str, Any]) -> None:
@@ -252,7 +257,7 @@ class _Machine:
         if not isinstance(x, Slot):
             return self.eval(x, env)
         index, memory = self.eval(x.index, env), env[x.array.name]
-        assert 0 <= index and index + x.count <= memory.size, (
+        assert index >= 0 and index + x.count <= memory.size, (
             f"{x.array.name}[{index} : +{x.count}]"
         )
         return memory[index : index + x.count]
@@ -276,7 +281,8 @@ class _Machine:
             case Unary():
                 return unary(e.op, self.eval(e.a, env), e.a.dtype)
             case Cast():
-                return cast(self.eval(e.a, env), e)
+                bits = None if e.rbits is None else np.uint32(self.eval(e.rbits, env))
+                return cast(self.eval(e.a, env), e, bits)
             case Select():
                 return self.select(e, env)
             case Call():
@@ -285,18 +291,19 @@ class _Machine:
                 return bitcast(self.eval(e.a, env), e.a.dtype, e.type)
             case Pack():
                 parts = [self.eval(x, env) for x in e.lanes]
-                return np.array(parts * (e.type.lanes // len(parts)), e.type.numpy)
+                return np.array(parts * (e.type.lanes // len(parts)), e.type.base.numpy)
             case Lane():
                 return _scalar(self.eval(e.a, env)[e.lane], e.dtype)
             case Addr():
-                return env[e.array.name], self.eval(e.index, env)
+                memory = env[e.array.name]
+                return memory.ctypes.data + self.eval(e.index, env) * memory.itemsize
             case _:
                 raise TypeError(f"no meaning for {type(e).__name__}")
 
     def load(self, e: Elem, env: dict[str, Any]) -> Any:
         index, lanes = self.eval(e.index, env), e.type.lanes
         memory = env[e.array.name]
-        assert 0 <= index and index + lanes <= memory.size, f"{e.array.name}[{index}]"
+        assert index >= 0 and index + lanes <= memory.size, f"{e.array.name}[{index}]"
         if lanes > 1:
             return memory[index : index + lanes].copy()
         return _scalar(memory[index], e.type) if not e.type.is_float else memory[index]
@@ -356,6 +363,12 @@ _SIMPLE = {
 
 def binary(op: BinaryOp, a: Any, b: Any, dtype: DType) -> Any:
     """An operator on values of one type."""
+    if dtype.lanes > 1:
+        pairs = zip(np.atleast_1d(a), np.atleast_1d(b), strict=True)
+        parts = [
+            binary(op, _scalar(x, dtype.base), _scalar(y, dtype.base), dtype.base) for x, y in pairs
+        ]
+        return np.array(parts, dtype.numpy)
     if op.is_compare or op.is_logical:
         return bool(_SIMPLE[op](a, b))
     if dtype.is_bool:
@@ -372,8 +385,6 @@ def binary(op: BinaryOp, a: Any, b: Any, dtype: DType) -> Any:
             BinaryOp.MAX: np.fmax,
         }
         return special.get(op, _SIMPLE.get(op))(a, b)  # type: ignore[misc]
-    if dtype.lanes > 1:
-        return np.asarray(_SIMPLE[op](a, b), dtype.numpy)
     assert not dtype.is_subbyte, f"arithmetic on {dtype}"
     if op in (BinaryOp.SHL, BinaryOp.SHR):
         inside = 0 <= b < dtype.bits
@@ -395,20 +406,24 @@ def unary(op: UnaryOp, a: Any, dtype: DType) -> Any:
     return wrap_int(-a if op is UnaryOp.NEG else ~a, dtype)
 
 
-def cast(a: Any, e: Cast) -> Any:
+def cast(a: Any, e: Cast, rbits: Any = None) -> Any:
     """A conversion by value."""
     src, dst = e.a.dtype, e.type
     values = np.asarray(a, src.base.numpy)
+    if e.rounding == "rs":
+        out = cast_values(values, src.base, dst.base, "rs", e.saturate, rbits)
+        return out[()]
     out = converter(src.base, dst.base, e.rounding, e.saturate)(values)
     return out if dst.lanes > 1 else _scalar(out[()], dst) if not dst.is_float else out[()]
 
 
 def bitcast(a: Any, src: DType, dst: DType) -> Any:
     """The same bits as another type."""
-    if src.is_subbyte or dst.is_subbyte:
-        words = to_bits(np.asarray(a, src.numpy), src)
-        return _scalar(from_bits(words, dst)[()], dst)
-    out = np.atleast_1d(np.asarray(a, src.numpy)).view(dst.numpy)
+    words = np.atleast_1d(to_bits(np.asarray(a, src.base.numpy), src.base))
+    bits = sum(int(w) << (src.bits * n) for n, w in enumerate(words))
+    parts = [bits >> (dst.bits * n) & ((1 << dst.bits) - 1) for n in range(dst.lanes)]
+    width = next(w for w in (8, 16, 32, 64) if w >= dst.bits)
+    out = from_bits(np.array(parts, f"u{width // 8}"), dst.base)
     return out if dst.lanes > 1 else out[0] if dst.is_float else _scalar(out[0], dst)
 
 

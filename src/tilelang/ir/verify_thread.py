@@ -225,7 +225,7 @@ def parameters(s: Subject) -> Iterator[Finding]:
 
 
 _CONTROL = (Let, For, While, If, Break, Continue, Assert, Assume, Print)
-_HOST = (*_CONTROL, Declare, MakeTensorMap, Kernel)
+_HOST = (*_CONTROL, Declare, At, MakeTensorMap, Kernel)
 _DEVICE = (*_CONTROL, ThreadReturn, Declare, At, Write, Instr)
 _LOCKSTEP = (Let, For, If, Declare, Assert, Assume, Write)
 
@@ -238,7 +238,7 @@ def places(s: Subject) -> Iterator[Finding]:
             yield stmt, f"{type(stmt).__name__} {'inside a kernel' if inside else 'at host level'}"
         if isinstance(stmt, Kernel):
             yield from _kernel_axes(stmt)
-        if not inside and any(isinstance(n, (Elem, Addr)) for n in _nodes(stmt)):
+        if not inside and any(isinstance(n, Elem) for n in _nodes(stmt)):
             yield stmt, "memory is touched at host level"
         lockstep = any(isinstance(a, For) and a.kind is LoopKind.VECTORIZED for a in around)
         if lockstep and not isinstance(stmt, _LOCKSTEP):
@@ -386,7 +386,7 @@ def _accesses(body: Block, ranges: Mapping[Var, Interval]) -> Iterator[Finding]:
                 yield from ((stmt, f) for f in _access(node, node.type, ranges))
             elif isinstance(node, (Slot, Addr)) and not _is_index(node.index):
                 yield stmt, f"an index of {node.array.name} is {node.index.dtype}"
-            if isinstance(node, Slot) and node.count < 1:
+            if isinstance(node, Slot) and node.count < 0:
                 yield stmt, f"{node.count} elements of {node.array.name}"
         if isinstance(stmt, Write):
             yield from ((stmt, f) for f in _access(stmt, stmt.value.dtype, ranges))

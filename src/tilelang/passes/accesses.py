@@ -27,6 +27,7 @@ from tilelang.ir.expr import (
     Cast,
     Const,
     Expr,
+    Lane,
     Load,
     LoadVector,
     Pack,
@@ -46,6 +47,7 @@ from tilelang.ir.tile import (
     Block,
     If,
     Let,
+    Stmt,
     Store,
     StoreVector,
 )
@@ -223,7 +225,8 @@ class Access:
         conditions = self.conditions(at, indices, env, path)
         if conditions is None:
             return self.safe(at, e.dtype)
-        element = Elem(at.array, self.index(at, indices, env), e.dtype, loc=e.loc)
+        align = at.array.type.bytes if e.dtype.is_vector else 0
+        element = Elem(at.array, self.index(at, indices, env), e.dtype, align=align, loc=e.loc)
         return self.guarded(at, element, conditions)
 
     def safe(self, at: Place, dtype: DType) -> Expr:
@@ -235,6 +238,7 @@ class Access:
         return Select(both(conditions), element, self.safe(at, element.dtype), lazy=True)
 
     def load_vector(self, e: LoadVector, path: Expr | None, env: Env) -> Expr:
+        """Neighbouring elements; where some are outside, each for itself."""
         at = self.place(e.buffer)
         indices = self.all(e.indices, path, env)
         pred = None if e.pred is None else self.expr(e.pred, path, env)
@@ -242,16 +246,29 @@ class Access:
         inner = path if pred is None else pred if path is None else both((path, pred))
         conditions = self.conditions(at, indices, env, inner, count)
         whole = at.array.type.with_lanes(count)
-        zero = _spread(literal(0, at.array.type), whole)
+        element: Expr
         if conditions is None:
-            element: Expr = self.safe(at, whole)
+            element = self.apart(at, indices, env, whole)
         else:
             index = self.index(at, indices, env)
             element = Elem(at.array, index, whole, align=at.array.type.bytes, loc=e.loc)
-            element = self.guarded(at, element, conditions)
+            if conditions and not at.on_chip:
+                lanes = self.apart(at, indices, env, whole)
+                element = Select(both(conditions), element, lanes, lazy=True)
         if pred is not None:
+            zero = _spread(literal(0, at.array.type), whole)
             element = Select(pred, element, zero, lazy=True)
         return element if whole == e.type else Bitcast(element, e.type)
+
+    def apart(self, at: Place, indices: tuple[Expr, ...], env: Env, whole: DType) -> Expr:
+        """A vector whose lanes are read one by one, each with its own guard."""
+        parts: list[Expr] = []
+        for lane in range(whole.lanes):
+            there = (*indices[:-1], plus(indices[-1], lane))
+            conditions = self.unproved(at, there, env, [const(1)] * len(there))
+            element = Elem(at.array, self.index(at, there, env), at.array.type)
+            parts.append(self.guarded(at, element, conditions))
+        return parts[0] if whole.is_scalar else Pack(tuple(parts), whole)
 
     # Statements ----------------------------------------------------------------------------------
 
@@ -261,7 +278,7 @@ class Access:
             raise unsupported(stmt, "T.atomic_store")
         at = self.place(stmt.buffer)
         value = self.converted(stmt.value, stmt.buffer.dtype)
-        return self.written(stmt, at, stmt.indices, value, 0)
+        return self.written(stmt, at, stmt.indices, value, at.array.type.bytes)
 
     def store_vector(self, stmt: StoreVector) -> Block:
         """A store of neighbouring elements."""
@@ -278,17 +295,33 @@ class Access:
     def written(
         self, stmt: Store | StoreVector, at: Place, where: tuple[Expr, ...], value: Expr, align: int
     ) -> Block:
+        """A write, guarded; of neighbours where some are outside, each for itself."""
         indices = self.all(where, None, self.env)
         pred = self.expr(stmt.pred) if isinstance(stmt, StoreVector) and stmt.pred else None
         lanes = value.dtype.lanes if isinstance(stmt, StoreVector) else 1
         conditions = self.conditions(at, indices, self.env, pred, lanes)
         if conditions is None:
-            return ()
+            return () if lanes == 1 else self.write_apart(stmt, at, indices, value)
         align = align if value.dtype.lanes > 1 else 0
         write = Write(at.array, self.index(at, indices, self.env), value, align=align, loc=stmt.loc)
         if not conditions or at.on_chip:
             return (write,)
-        return (If(both(conditions), (write,), loc=stmt.loc),)
+        edge = () if lanes == 1 else self.write_apart(stmt, at, indices, value)
+        return (If(both(conditions), (write,), orelse=edge, loc=stmt.loc),)
+
+    def write_apart(
+        self, stmt: Store | StoreVector, at: Place, indices: tuple[Expr, ...], value: Expr
+    ) -> Block:
+        """The lanes of a vector written one by one, each with its own guard."""
+        name = self.shared.names.var("lanes", value.dtype)
+        out: list[Stmt] = [Let(name, value, loc=stmt.loc)]
+        for lane in range(value.dtype.lanes):
+            there = (*indices[:-1], plus(indices[-1], lane))
+            conditions = self.unproved(at, there, self.env, [const(1)] * len(there))
+            index = self.index(at, there, self.env)
+            write = Write(at.array, index, Lane(name, lane), loc=stmt.loc)
+            out.append(If(both(conditions), (write,), loc=stmt.loc) if conditions else write)
+        return tuple(out)
 
     def atomic(self, stmt: Atomic) -> Block:
         """An update of one element; on chip nobody else is there to see it."""

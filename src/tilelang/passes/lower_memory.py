@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tilelang.dtypes import const_value
+from tilelang.dtypes import DType, const_value
 from tilelang.errors import error
 from tilelang.ir.bounds import Env
 from tilelang.ir.expr import (
     BOOL,
     AddressOf,
+    Bitcast,
     Buffer,
     Const,
     Expr,
@@ -68,7 +69,7 @@ from tilelang.ir.tile import (
 )
 from tilelang.isa.target import Target
 from tilelang.passes.accesses import Accesses, Place
-from tilelang.passes.build import Names, plus, serial, times, unsupported
+from tilelang.passes.build import Names, as_type, plus, serial, times, unsupported
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -358,7 +359,7 @@ class _Lowering:
         array = Array(stmt.buffer.name, stmt.buffer.dtype.base, _size(stmt.buffer))
         self.places[stmt.buffer.name] = self.placed(stmt.buffer, array)
         if address.dtype != HANDLE:
-            raise unsupported(stmt, f"a tensor at an address of type {address.dtype}")
+            address = Bitcast(as_type(address, DType("uint64")), HANDLE)
         return (*x.assertions(stmt.loc), At(array, address, loc=stmt.loc))
 
     # Instructions --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tilelang.errors import error
 from tilelang.ir.expr import Buffer, Const, Load, LoadVector, Region, Var, const, int_value
 from tilelang.ir.node import Effect, Kind, Node
+from tilelang.ir.special import ReducerUpdate
 from tilelang.ir.tile import (
     Alloc,
     Assert,
@@ -30,6 +31,7 @@ from tilelang.ir.tile import (
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_launches, map_statements
 from tilelang.passes.lower_copies import view_roots
+from tilelang.passes.lower_reducers import expand_update
 from tilelang.scopes import Dialect, Memory, memory_of
 
 _OWN = (Memory.LOCAL, Memory.VAR)
@@ -40,6 +42,9 @@ def lower_parallel(fn: Function, target: Target) -> Function:
     """Every parallel nest becomes loops."""
     del target
     names, roots, dialect = Names(fn), view_roots(fn), Dialect(fn.dialect)
+
+    def contribute(stmt: Stmt) -> Block | None:
+        return expand_update(stmt, names) if isinstance(stmt, ReducerUpdate) else None
 
     def one(stmt: Stmt) -> Block | None:
         if not isinstance(stmt, Parallel):
@@ -52,6 +57,8 @@ def lower_parallel(fn: Function, target: Target) -> Function:
         ):
             inner = k == len(stmt.vars) - 1 and apart and in_lockstep(body)
             kind = LoopKind.VECTORIZED if inner else LoopKind.SERIAL
+            if k == len(stmt.vars) - 1:
+                body = map_statements(body, contribute)
             body = (For(var, Const(0, var.type), extent, body, kind=kind, loc=stmt.loc),)
         return body
 

@@ -20,6 +20,8 @@ from tilelang.passes.lower_copies import lower_copies
 from tilelang.passes.lower_gemm import lower_gemm
 from tilelang.passes.lower_memory import lower_memory
 from tilelang.passes.lower_parallel import lower_parallel
+from tilelang.passes.lower_products import lower_products
+from tilelang.passes.lower_reducers import lower_reducers, lower_tests
 from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.split_threads import split_threads
@@ -34,8 +36,11 @@ Watch = Callable[[str, Node], None]
 
 ONE_THREAD: tuple[Pass, ...] = (
     canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
+    lower_tests,  # no tests over elements
     split_threads,  # no statement names a thread; no barriers of a block
+    lower_products,  # sparse and scaled products and patches are plain products and loops
     lower_gemm,  # products have packed operands on chip, of one computing type
+    lower_reducers,  # reducers are buffers; contributions are left
     lower_reductions,  # no reductions and scans: loops with explicit partial results
     lower_copies,  # no operations on tiles but packed products
     lower_parallel,  # no parallel nests: loops, the innermost in lockstep where it can be
