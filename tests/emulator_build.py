@@ -87,6 +87,12 @@ def var(name: str, dtype: DType = I32) -> Var:
     return Var(name, dtype)
 
 
+def line_of(found: Any) -> int:
+    """The line of a finding or of a node; it must have one."""
+    assert found.loc is not None
+    return found.loc.line
+
+
 def here() -> Loc:
     """The caller's line in the test."""
     import sys
@@ -112,7 +118,7 @@ def kernel(
     return Function("kernel", tuple(params), dynamic, (launch,), dialect=dialect)
 
 
-def run(fn: Function, *, tf32: bool = False, checked: bool = False, **args: Any) -> Any:
+def run(fn: Function, tf32: Any = False, **args: Any) -> Any:
     """Run a function; the arrays are changed in place."""
     small = all(np.size(a) <= 64 for a in args.values())
     copies = (
@@ -120,7 +126,7 @@ def run(fn: Function, *, tf32: bool = False, checked: bool = False, **args: Any)
         if small
         else None
     )
-    program = translate(fn, tf32=tf32, checked=checked)
+    program = translate(fn, tf32=tf32)
     out = program.run(args)
     if copies is not None:  # a checked run computes the same
         translate(fn, tf32=tf32, checked=True).run(copies)

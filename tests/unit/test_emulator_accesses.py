@@ -107,7 +107,7 @@ def test_outside_on_chip_is_a_located_fault(at):
     with pytest.raises(TileIndexError) as info:
         run(fn, A=np.array([0, at, 0, 0], np.int32))
     d = info.value.diagnostics[0]
-    assert (d.kind, d.loc.line) == (
+    assert (d.kind, line_of(d)) == (
         "bounds",
         test_outside_on_chip_is_a_located_fault.__code__.co_firstlineno + 3,
     )

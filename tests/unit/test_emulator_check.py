@@ -47,7 +47,7 @@ def one(findings: list[Diagnostic], kind: str) -> Diagnostic:
 
 
 def line(stmt) -> int:
-    return stmt.loc.line
+    return line_of(stmt)
 
 
 def parallel(n, *body):
@@ -87,7 +87,7 @@ def test_reading_on_chip_memory_before_it_is_written():
     bad = st(C, i, ld(s, op("-", 63, i)))
     fn = kernel([A, C], Alloc(s), parallel(60, st(s, i, 1.0)), parallel(64, bad))
     d = one(check(fn), "uninitialised")
-    assert (d.loc.line, d.severity) == (line(bad), Severity.WARNING)
+    assert (line_of(d), d.severity) == (line(bad), Severity.WARNING)
     assert "s is read before it is written" in d.message and "s[63]" in d.label
     assert "4 of 64" in d.got and "block (0)" in d.got and "i = 0" in d.got
 
@@ -174,7 +174,7 @@ def test_a_variable_after_its_parallel_loop():
     v = buf("v", "float32", 1, scope="local.var")
     bad = st(C, 0, ld(v, 0))
     fn = kernel([A, C], Alloc(v), parallel(8, st(v, 0, ld(A, i)), st(C, i, ld(v, 0))), bad)
-    assert one(check(fn), "uninitialised").loc.line == line(bad)
+    assert line_of(one(check(fn), "uninitialised")) == line(bad)
 
 
 def test_masks_matter():
@@ -196,7 +196,7 @@ def test_outside_of_global_memory():
     read, write = st(C, i, ld(A, add(i, 60))), st(C, add(i, 62), 0.0)
     assert check(kernel([A, C], parallel(4, read), parallel(2, write))) == []
     found = check(kernel([A, C], parallel(6, read), parallel(4, write)))
-    assert [(d.kind, d.loc.line, d.severity) for d in found] == [
+    assert [(d.kind, line_of(d), d.severity) for d in found] == [
         ("bounds", line(n), Severity.WARNING) for n in (read, write)
     ]
     assert "index 64" in found[0].got and "i = 4" in found[0].got and "< 64" in found[0].expected
@@ -220,7 +220,7 @@ def test_a_fault_on_chip_is_the_last_finding():
     s = shared("s", "float32", 8)
     bad = st(s, add(i, 1), 0.0)
     d = one(check(kernel([A, C], Alloc(s), parallel(8, bad))), "bounds")
-    assert (d.loc.line, d.severity) == (line(bad), Severity.ERROR) and "index 8" in d.message
+    assert (line_of(d), d.severity) == (line(bad), Severity.ERROR) and "index 8" in d.message
     assert (
         "assertion" in one(check(kernel([A, C], Assert(op("<", ld(A, 1), 0.5)))), "value").message
     )
@@ -248,7 +248,7 @@ def test_a_workspace_shared_by_blocks(index_by_block, blocks, clean):
     if clean:
         assert found == []
         return
-    assert found[0].kind == "race" and found[0].loc.line == line(store)
+    assert found[0].kind == "race" and line_of(found[0]) == line(store)
     assert "two blocks store one element" in found[0].message and "W[0, 0]" in found[0].got
     assert "block (0)" in found[0].got and "block (1)" in found[0].got
 
@@ -288,7 +288,7 @@ def test_blocks_that_store_the_same_value_are_only_noted():
 def test_iterations_that_store_one_element():
     bad = st(C, op("//", i, 2), ld(A, i))
     d = one(check(kernel([A, C], parallel(64, bad))), "race")
-    assert "C[0]" in d.got and "i = 0" in d.got and "i = 1" in d.got and d.loc.line == line(bad)
+    assert "C[0]" in d.got and "i = 0" in d.got and "i = 1" in d.got and line_of(d) == line(bad)
     assert check(kernel([A, C], parallel(64, st(C, op("//", i, 2), 3.0)))) == []
 
 

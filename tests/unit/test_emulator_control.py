@@ -4,6 +4,8 @@ of iterations.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -39,7 +41,7 @@ def variable(name: str, dtype: str = "int32"):
     return buf(name, dtype, 1, scope="local.var")
 
 
-def bump(v, by=1):
+def bump(v, by: Any = 1):
     return st(v, 0, add(ld(v, 0), by))
 
 
@@ -371,9 +373,13 @@ def test_observer_sees_on_chip_buffers_of_one_block():
         ([6] * 3, [2]),
         ([0] * 3, [3]),
     ]
+    marked = st(C, 2, 7)
     end = Capture(lambda stmt: stmt is fn.body[0], block=(1,))
     program.run({"C": np.zeros(24, np.int32)}, observer=end)
     assert end.shots[0]["v"].tolist() == [2] and set(end.shots[0]) == {"C", "s", "v"}
     assert "seen" not in program.source
-    line = Capture(at_line(ld(C, 0).loc.line - 8))
-    assert not line.shots
+    line = Capture(at_line(line_of(marked)), block=(0,), names=("C",))
+    translate(kernel([C], Fill(reg(C), e(9)), marked)).run(
+        {"C": np.zeros(24, np.int32)}, observer=line
+    )
+    assert [x["C"].tolist()[:3] for x in line.shots] == [[9, 9, 7]]

@@ -63,7 +63,7 @@ def data(dtype: str, *shape: int) -> np.ndarray:
         return cast(x, DType("float32"), d)
     if d.is_bool:
         return RNG.random(shape) < 0.5
-    x = RNG.integers(max(d.min, -100), min(d.max, 100) + 1, shape)
+    x = RNG.integers(max(int(d.min), -100), min(int(d.max), 100) + 1, shape)
     return cast(x, DType("int64"), d)
 
 

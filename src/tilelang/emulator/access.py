@@ -342,6 +342,8 @@ def _refuse_races(u: Unit, stmt: Store, p: Place, name: str) -> None:
     """An element that several iterations update from its old value has no defined result."""
     if p.covers(u.domain.all) or not u.domain.rank or (u.domain.threads and u.checks is None):
         return
+    if p.storage.lanes or u.roots.get(stmt.buffer.name, stmt.buffer.name) in u.inside:
+        return  # each iteration has its own
     if not any(_same_place(n, stmt) for n in nodes_of(stmt.value, *u.origins(stmt.value))):
         return
     if u.domain.threads:

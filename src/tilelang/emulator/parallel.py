@@ -91,7 +91,7 @@ def _loops(stmt: Parallel) -> Block:
 
 
 def _nest(u: Unit, stmt: Parallel, extents: list[Val]) -> None:
-    outer = u.domain, u.lanes, u.frames
+    outer = u.domain, u.lanes, u.frames, u.inside
     wide = [(v, e) for v, e in zip(stmt.vars, extents, strict=True) if e.constant != 1]
     names = ", ".join(v.name for v in stmt.vars)
     u.w.line(f"# for {names} in parallel({', '.join(e.code for e in extents)})")
@@ -103,6 +103,7 @@ def _nest(u: Unit, stmt: Parallel, extents: list[Val]) -> None:
         _axis(u, var, extent, k)
     own = _outer_private(u, stmt.body)
     inside = {s.buffer.name for s in statements(stmt.body) if isinstance(s, Alloc)}
+    u.inside = inside
     u.lanes = Lanes(
         stmt.body,
         u.domain.names,
@@ -117,7 +118,7 @@ def _nest(u: Unit, stmt: Parallel, extents: list[Val]) -> None:
     u.statements(stmt.body)
     if u.checks is not None:
         u.checks.leave(u, before)
-    u.domain, u.lanes, u.frames = outer
+    u.domain, u.lanes, u.frames, u.inside = outer
     for s in shadowed:
         _forget(u, s)
 
