@@ -14,6 +14,7 @@ from tilelang.emulator.philox import philox
 from tilelang.errors import TileError
 from tilelang.ir.expr import Cast, Const
 from tilelang.ir.special import RngInit, RngNext
+from tilelang.ir.sync import WarpSpecialize
 from tilelang.ir.tile import If, Let, Parallel
 
 i, j, bx = (var(n) for n in ("i", "j", "bx"))
@@ -320,3 +321,17 @@ def test_floats_are_those_of_curand(kind, dtype, known, ulps):
     run(kernel([A], *body, threads=(threads,)), A=a)
     words = f"i{want.dtype.itemsize}"
     assert np.abs(a.view(words) - want.view(words)).max() <= ulps
+
+
+def test_warp_groups_that_run_apart_have_the_streams_of_their_threads():
+    A, x = buf("A", U32, 256), var("x", DType(U32))
+    body = (
+        RngInit(c(5), TX, c(0)),
+        WarpSpecialize((0,), (RngNext(x, "bits"), st(A, TX, x))),
+        WarpSpecialize((1,), (RngNext(x, "bits"), RngNext(x, "bits"), st(A, TX, x))),
+    )
+    a = np.zeros(256, np.uint32)
+    translate(kernel([A], *body, threads=(256,))).run({"A": a})
+    zeros = np.zeros(256, np.uint64)
+    words = philox(zeros, np.arange(256, dtype=np.uint64), zeros + np.uint64(5))
+    same(a, np.concatenate([words[:128, 0], words[128:, 1]]))

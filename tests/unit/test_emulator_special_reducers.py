@@ -11,6 +11,7 @@ from tilelang.emulator import translate
 from tilelang.errors import TileError, TileIndexError
 from tilelang.ir.expr import Buffer, Const
 from tilelang.ir.special import ReducerFinalize, ReducerInit, ReducerUpdate
+from tilelang.ir.sync import WarpSpecialize
 from tilelang.ir.tile import Alloc, Fill, For, If, Let, Parallel, Pipelined, ReduceOp
 
 i, j, k, bx = (var(n) for n in ("i", "j", "k", "bx"))
@@ -351,3 +352,20 @@ def test_the_text_of_a_reducer_is_readable():
     C = buf("C", F32, 1)
     source = translate(kernel([C], *epoch(ReduceOp.SUM, F32, (1,), out=C))).source
     assert "_epoch_of_acc" in source
+
+
+@pytest.mark.parametrize("threads", [256, 384])
+def test_a_reducer_in_a_kernel_whose_warp_groups_run_apart(threads):
+    A, C, D = buf("A", F32, 100), buf("C", F32, 1), buf("D", F32, 2)
+    loop = Parallel((i,), (c(100),), (up(ReduceOp.SUM, F32, (1,), (c(0),), ld(A, i)),))
+    arms = (
+        WarpSpecialize((0,), (If(op("==", TX, 0), (st(D, 0, 3.0),)),)),
+        WarpSpecialize((1,), (If(op("==", TX, 128), (st(D, 1, 4.0),)),)),
+    )
+    body = epoch(ReduceOp.SUM, F32, (1,), loop, init=1.0, out=C)
+    a, out, d = np.arange(100, dtype=np.float32), np.zeros(1, np.float32), np.zeros(2, np.float32)
+    translate(kernel([A, C, D], *arms, *body, *arms, threads=(threads,))).run(
+        {"A": a, "C": out, "D": d}
+    )
+    same(out, np.array([4951], np.float32))
+    same(d, np.array([3, 4], np.float32))
