@@ -1,0 +1,71 @@
+"""Explicit instructions on chips that have them, and on chips that do not."""
+
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileError
+
+
+def wgmma():
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.clear(c)
+            T.wgmma_gemm(a, a, c)
+            T.wait_wgmma(0)
+            T.copy(c, C)
+
+    return kernel
+
+
+def cp_async():
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            T.async_copy(A, a)
+            T.ptx_wait_group(0)
+            T.copy(a, C)
+
+    return kernel
+
+
+def clusters():
+    @T.prim_func
+    def kernel(A: T.Tensor((2,), "int32")):
+        with T.Kernel(2, threads=32, cluster_dims=2) as b:
+            T.cluster_sync()
+            A[b] = 1
+
+    return kernel
+
+
+RUNS = {
+    wgmma: {"sm_90a"},
+    cp_async: {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"},
+    clusters: {"sm_90a", "sm_100a", "sm_103a", "sm_120a"},
+}
+CHIPS = sorted(RUNS[cp_async])
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("make", RUNS, ids=lambda make: make.__name__)
+def test_a_chip_runs_what_it_has_and_refuses_the_rest_by_name(make, chip):
+    if chip in RUNS[make]:
+        tilelang.compile(make(), target=f"emulate:{chip}")
+        return
+    with pytest.raises(TileError) as refused:
+        tilelang.compile(make(), target=f"emulate:{chip}")
+    text = str(refused.value)
+    assert chip in text and "error[target]" in text and "kernel" in text
+    assert all(able in text for able in RUNS[make])
+
+
+@pytest.mark.parametrize("target", ["emulate", "cpu"])
+@pytest.mark.parametrize("make", RUNS, ids=lambda make: make.__name__)
+def test_no_chip_in_particular_carries_out_the_meaning(make, target):
+    tilelang.compile(make(), target=target)
