@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import difflib
 import inspect
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilelang.errors import Loc, TileError, TileTypeError, error
+from tilelang.errors import Loc, TileError, TileNameError, TileTypeError, error
 from tilelang.ir.tile import LoopKind
-from tilelang.language.buffers import here
+from tilelang.language.buffers import Whole, here
 from tilelang.language.loops import LoopFrame, sequential
-from tilelang.language.values import Value
+from tilelang.language.values import Value, describe
 
 _ITERATE = (enumerate, zip, list, tuple, set, frozenset, sorted, reversed, iter, map, filter, sum)
 _KEEP = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault"})
@@ -69,6 +70,37 @@ def range_of(args: tuple[Any, ...]) -> Any:
 def range_loop(start: Any, stop: Any = None, step: Any = None) -> LoopFrame:
     """The loop of the kernel over a range."""
     return sequential("range()", LoopKind.SERIAL, start, stop, step, ())
+
+
+def check_callable(fn: Any) -> None:
+    """Refuse the call of something of the language that is not a function."""
+    if isinstance(fn, (Value, Whole)) and not callable(fn):
+        raise error(
+            "syntax",
+            f"{describe(fn)} is called as a function",
+            here(),
+            cls=TileTypeError,
+            expected="a function",
+            got=describe(fn),
+            help="a parameter or local name hides the function of that name: rename it",
+        )
+
+
+def unknown_attribute(obj: Any, name: str) -> TileError | None:
+    """The error for an attribute that a value, buffer or slice does not have."""
+    if not isinstance(obj, (Value, Whole)):
+        return None
+    known = [n for n in dir(obj) if not n.startswith("_")]
+    near = difflib.get_close_matches(name, known, n=1)
+    return error(
+        "name",
+        f"{describe(obj)} is asked for {name}",
+        here(),
+        cls=TileNameError,
+        expected=", ".join(known),
+        got=name,
+        help=f"did you mean {near[0]}?" if near else "",
+    )
 
 
 def signature_error(

@@ -24,11 +24,13 @@ from tilelang.errors import (
 )
 from tilelang.frontend.calls import (
     check_builtin,
+    check_callable,
     check_iterable,
     keeps_arguments,
     range_loop,
     range_of,
     signature_error,
+    unknown_attribute,
 )
 from tilelang.frontend.control import CHANGING, IfHandle, LoopHandle, pick
 from tilelang.frontend.operators import (
@@ -112,7 +114,10 @@ class Tracer:
     def attribute(self, k: int, obj: Any, name: str) -> Any:
         """`obj.name`."""
         self._go(k)
-        return getattr(obj, name)
+        try:
+            return getattr(obj, name)
+        except AttributeError as exc:
+            raise unknown_attribute(obj, name) or exc from None
 
     def operate(self, k: int, op: str, a: Any, b: Any) -> Any:
         """`a op b`."""
@@ -133,6 +138,7 @@ class Tracer:
         check_usable(fn, *args, *kwargs.values())
         if fn is range:
             return range_of(args)
+        check_callable(fn)
         if getattr(fn, "__module__", None) == "builtins":
             check_builtin(fn, args)
         elif keeps_arguments(fn):

@@ -166,18 +166,22 @@ def alloc_tmem(shape: Any, dtype: Any) -> BufferRef:
     return _tile(Dialect.COMMON, "alloc_tmem", shape, dtype, None)
 
 
+# An mbarrier counts its pending arrivals in 20 bits (PTX ISA, "mbarrier: contents").
+_MOST_ARRIVALS = 2**20 - 1
+
+
 def _arrivals(arrive_count: Any, function: str) -> tuple[int, ...]:
     counts = [arrive_count] if is_scalar(arrive_count) else list[Any](arrive_count)
     out: list[int] = []
     for c in counts:
         known = int_value(as_expr(c))
-        if known is None or known < 1:
+        if known is None or not 1 <= known <= _MOST_ARRIVALS:
             raise error(
                 "value",
                 f"T.{function} with an arrival count of {c}",
                 here(),
                 cls=TileValueError,
-                expected="integers >= 1",
+                expected=f"integers from 1 to {_MOST_ARRIVALS}",
                 got=str(c),
             )
         out.append(known)

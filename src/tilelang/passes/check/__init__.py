@@ -21,6 +21,7 @@ from tilelang.passes.check import (
     products,
     races,
     scopes,
+    streams,
     targets,
 )
 from tilelang.passes.check.program import Program, Rule
@@ -42,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     capacity.memories_fit,
     capacity.tensor_memory_shapes,
     divergence.all_threads_take_part,
+    streams.streams_started,
     accesses.accesses_inside,
     iterations.between_iterations,
     iterations.between_threads,
