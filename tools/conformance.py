@@ -33,9 +33,10 @@ OUTCOMES = {
     "refused": "refused with a located message",
     "wrong": "ran, and a check of its own failed",
     "failed": "ended in another error",
+    "skipped": "a test that skips itself",
 }
 # Told apart from a fault: the program came to its end within these.
-_GOOD = ("passed", "loads", "too long")
+_GOOD = ("passed", "loads", "too long", "skipped")
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,12 @@ def programs(folder: Path) -> Iterator[Path]:
         except SyntaxError:
             continue
         names = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-        if {"prim_func", "jit", "Kernel"} & names:
+        if {"prim_func", "jit", "Kernel"} & names or path.name.startswith("test_"):
             yield path
 
 
-def run_one(path: Path, folder: Path, chip: str, limit: float) -> Row:
-    """Run one program in a process of its own."""
+def run_one(path: Path, folder: Path, chip: str, limit: float) -> list[Row]:
+    """Run one program, or one file of tests, in a process of its own."""
     began = time.monotonic()
     command = [sys.executable, str(ROOT / "tools" / "conformance_host.py"), str(path), chip]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
@@ -84,14 +85,18 @@ def run_one(path: Path, folder: Path, chip: str, limit: float) -> Row:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Row(name, "too long", f"more than {limit:.0f} s", limit)
+        return [Row(name, "too long", f"more than {limit:.0f} s", limit)]
     seconds = time.monotonic() - began
-    last = [line for line in done.stdout.splitlines() if line.startswith("OUTCOME\t")]
+    lines = done.stdout.splitlines()
+    tests = [line.split("\t", 3)[1:] for line in lines if line.startswith("TEST\t")]
+    if tests:
+        return [Row(f"{name}::{t}", outcome, why, seconds) for t, outcome, why in tests]
+    last = [line for line in lines if line.startswith("OUTCOME\t")]
     if not last:
         tail = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return Row(name, "failed", f"exit {done.returncode}: {tail[:160]}", seconds)
+        return [Row(name, "failed", f"exit {done.returncode}: {tail[:160]}", seconds)]
     _, outcome, reason = last[-1].split("\t", 2)
-    return Row(name, outcome, reason, seconds)
+    return [Row(name, outcome, reason, seconds)]
 
 
 def main() -> int:
@@ -117,9 +122,11 @@ def main() -> int:
     with ThreadPoolExecutor(given.jobs) as pool:
         work = [pool.submit(run_one, p, given.folder, given.chip, given.limit) for p in chosen]
         for job in work:
-            row = job.result()
-            rows.append(row)
-            print(f"{row.outcome:16} {row.seconds:6.1f} s  {row.path}  {row.reason}", flush=True)
+            for row in job.result():
+                rows.append(row)
+                print(
+                    f"{row.outcome:16} {row.seconds:6.1f} s  {row.path}  {row.reason}", flush=True
+                )
     counts = Counter(r.outcome for r in rows)
     for outcome, meaning in OUTCOMES.items():
         print(f"{counts[outcome]:5}  {outcome}: {meaning}")
