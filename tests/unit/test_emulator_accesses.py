@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emulator_build import F32, add, buf, e, kernel, ld, mul, op, run, same, st, var
+from emulator_build import F32, add, buf, e, kernel, ld, line_of, mul, op, run, same, st, var
 from tilelang.emulator import translate
 from tilelang.errors import TileError, TileIndexError
 from tilelang.ir.expr import Select

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emulator_build import BOOL, F32, TX, add, buf, e, kernel, ld, mul, op, reg, st, var
+from emulator_build import BOOL, F32, TX, add, buf, e, kernel, ld, line_of, mul, op, reg, st, var
 from tilelang.emulator import translate
 from tilelang.errors import Diagnostic, Severity
 from tilelang.ir.expr import Cast

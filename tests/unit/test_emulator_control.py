@@ -9,7 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator_build import F32, TX, TY, add, buf, e, kernel, ld, mul, op, reg, run, same, st, var
+from emulator_build import (
+    F32,
+    TX,
+    TY,
+    add,
+    buf,
+    e,
+    kernel,
+    ld,
+    line_of,
+    mul,
+    op,
+    reg,
+    run,
+    same,
+    st,
+    var,
+)
 from tilelang.emulator import Capture, at_line, translate
 from tilelang.errors import TileError, TileIndexError, TileRuntimeError
 from tilelang.ir.expr import Cast

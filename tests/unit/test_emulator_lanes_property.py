@@ -19,7 +19,7 @@ N = 12
 A, C, D = buf("A", "int32", N), buf("C", "int32", N), buf("D", "int32", N)
 X, Y = (buf(n, "int32", 1, scope="local.var") for n in "xy")
 T = buf("t", "int32", 4, scope="local")
-I = var("i")  # noqa: E741 - the index
+I = var("i")
 
 
 class Names:
@@ -36,7 +36,7 @@ class Names:
 LEAVES = [e(0), e(1), e(3), e(-2), I, ld(X, 0), ld(Y, 0), ld(A, I), ld(T, op("%", I, 4))]
 
 # A loop on global memory may wait for other blocks, which is another story.
-OWN = [x for x in LEAVES if not (isinstance(x, Load) and x.buffer is A)]
+OWN: list[Expr] = [x for x in LEAVES if not (isinstance(x, Load) and x.buffer is A)]
 
 
 def numbers(loops: list[Any], depth: int = 2) -> some.SearchStrategy[Expr]:
