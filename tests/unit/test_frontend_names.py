@@ -644,3 +644,142 @@ def test_run_kernel_and_python_do_differ_where_they_should():
     assert run_kernel(body, a, a)[1][0] == 2
     with pytest.raises(AssertionError):
         check_same(body)
+
+
+# -- values that Python keeps --------------------------------------------------------------------
+
+
+def take(A, i):
+    x = A[i]
+    A[i] = 0
+    return x
+
+
+def test_a_plain_helper_that_stores_after_it_reads_is_refused():
+    def body(A, B, var):
+        B[0] = take(A, 0)
+
+    with pytest.raises(TileRuntimeError, match="used after A is written") as caught:
+        kernel_of(body)
+    assert "@T.macro" in str(caught.value)
+
+
+def test_the_same_helper_as_a_macro():
+    taken = T.macro(take)
+
+    def body(A: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=1):
+            B[0] = taken(A, 0) + A[0]
+
+    a, b = np.array([5, 6, 7, 8], np.int32), np.zeros(4, np.int32)
+    compiled(T.prim_func(body))(a, b)
+    assert (a[0], b[0]) == (0, 5)
+
+
+def test_a_read_before_a_macro_that_stores_is_refused():
+    zero = T.macro(lambda_free_zero)
+
+    def same_buffer(A, B, var):
+        B[0] = A[0] + zero(A)
+
+    def other_buffer(A, B, var):
+        B[0] = A[0] + zero(B)
+
+    with pytest.raises(TileRuntimeError, match="used after A is written"):
+        kernel_of(same_buffer)
+    assert "B[1] = 0" in kernel_of(other_buffer).script()
+
+
+def lambda_free_zero(X):
+    X[1] = 0
+    return X[2]
+
+
+def test_a_value_kept_by_an_object_is_used_while_its_buffer_stays_the_same():
+    class Kept:
+        pass
+
+    def harmless(A, B, var):
+        kept = Kept()
+        setattr(kept, "x", A[0] + 1)  # noqa: B010
+        B[0] = kept.x
+        B[1] = kept.x
+
+    def stale(A, B, var):
+        kept = Kept()
+        setattr(kept, "x", A[0] + 1)  # noqa: B010
+        A[0] = 5
+        B[0] = kept.x
+
+    check_same(harmless, 4)
+    with pytest.raises(TileRuntimeError, match="used after A is written"):
+        kernel_of(stale)
+
+
+def test_writing_through_a_view_counts():
+    def fn(B: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=1):
+            S = T.alloc_shared((4,), "int32")
+            V = T.reshape(S, (2, 2))
+            T.clear(S)
+            kept = [0]
+            list.__setitem__(kept, 0, S[0])
+            V[0, 0] = 1
+            B[0] = kept[0]
+
+    with pytest.raises(TileRuntimeError, match="used after S is written"):
+        script(fn)
+
+
+def test_conditions_are_read_before_what_they_guard():
+    def body(A, B, var):
+        n = var("int32", 3)
+        if A[0] > 0 and A[1] > 0:
+            A[0] = 0
+            A[1] = 0
+            B[0] = 1
+        for i in range(n):
+            n += 1
+            B[i + 1] = n
+        while A[2] > 0:
+            A[2] = A[2] - 1
+            n += 10
+        B[9] = n
+        A[3] = 4 if A[3] > 0 else 5
+
+    check_same(body, 1, 2, 3, 4)
+    check_same(body, 1, -2, 0, -4)
+
+
+def test_default_values_of_lambdas_are_computed_where_they_are_written():
+    def body(A, B, var):
+        f = lambda x, y=A[0]: x + y  # noqa: E731
+
+        def g(x, y=A[1]):
+            return x + y
+
+        A[0] = 50
+        A[1] = 60
+        B[0] = f(1)
+        B[1] = g(1)
+
+    check_same(body, 3, 4)
+
+
+def test_a_variable_from_an_expression_is_a_copy():
+    def body(A, B, var):
+        v = var("int32", 5)
+        w = var("int32", 6)
+        same = lambda q: q  # noqa: E731
+        a = v if True else w
+        b = False or v
+        c = same(v)
+        v = 100
+        w = v
+        v += 1
+        B[0] = a
+        B[1] = b
+        B[2] = c
+        B[3] = w
+
+    check_same(body)

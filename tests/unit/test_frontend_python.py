@@ -548,3 +548,12 @@ def test_a_failed_trace_leaves_nothing_behind():
     with pytest.raises(RuntimeError, match="used outside a kernel"):
         T.serial(4)
     check_same(good)
+
+
+def test_a_parameter_of_a_launch_has_no_default_value():
+    def fn(A: T.Tensor((4,), "int32"), n: T.int32 = 3):
+        with T.Kernel(1, threads=1):
+            A[0] = n
+
+    with pytest.raises(TileNotImplementedError, match="parameter n of fn has a default value"):
+        script(fn)

@@ -18,6 +18,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import EagerJITBuildError, Loc, TileTypeError, error
 from tilelang.frontend.function import PrimFunc
 from tilelang.frontend.session import (
+    check_no_default,
     declare_parameter,
     evaluated_annotation,
     finish,
@@ -66,6 +67,8 @@ def read_eager(fn: FunctionType) -> EagerFunction:
             note = evaluated_annotation(fn, name, parameter.annotation, rewritten.place(name))
         notes[name] = note
         launch = is_runtime(note) or name in rewritten.declared
+        if launch:
+            check_no_default(fn, name, rewritten)
         (runtime if launch else compile_time).append(name)
     return EagerFunction(fn, rewritten, tuple(runtime), tuple(compile_time), notes)
 

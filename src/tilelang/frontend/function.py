@@ -9,6 +9,7 @@ from typing import Any
 
 from tilelang.errors import Diagnostic, Loc, error
 from tilelang.frontend.session import (
+    check_no_default,
     declare_parameter,
     evaluated_annotation,
     finish,
@@ -100,6 +101,7 @@ def trace(fn: FunctionType) -> PrimFunc:
                 expected="a tensor or a scalar type",
                 help=f"write `{name}: T.Tensor((n,), 'float32')` or `{name}: T.int32`",
             )
+        check_no_default(fn, name, rewritten)
         place = rewritten.place(name)
         annotation = evaluated_annotation(fn, name, parameter.annotation, place)
         arguments[name] = declare_parameter(builder, name, annotation, place)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import linecache
 from dataclasses import dataclass, field
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from tilelang.errors import Loc, error
 from tilelang.frontend.names import assigned, exposed, read_names, target_names
@@ -33,10 +33,10 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Yield: ("`yield`", "return the values"),
     ast.YieldFrom: ("`yield from`", "return the values"),
 }
-_PLAIN_STATEMENTS = (ast.Pass, ast.Import, ast.ImportFrom, ast.FunctionDef)
+_PLAIN_STATEMENTS = (ast.Pass, ast.Import, ast.ImportFrom)
 _PLAIN_EXPRESSIONS = (
     ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr,
-    ast.FormattedValue, ast.Starred, ast.keyword, ast.arguments, ast.arg, ast.expr_context,
+    ast.FormattedValue, ast.Starred, ast.keyword, ast.expr_context,
 )  # fmt: skip
 _LAST: dict[type[ast.stmt], str] = {
     ast.Break: "break", ast.Continue: "continue", ast.Return: "return", ast.Raise: "raise",
@@ -154,6 +154,10 @@ class Rewriter(ast.NodeTransformer):
             return [ast.Pass()]  # a docstring or `...`
         return [ast.Expr(self._tracer("expression", node, self.visit(node.value)))]
 
+    def _stmt_functiondef(self, node: ast.FunctionDef) -> list[ast.stmt]:
+        self._defaults(node.args)
+        return [node]  # the body runs later, as plain Python
+
     def _stmt_return(self, node: ast.Return) -> list[ast.stmt]:
         value = ast.Constant(None) if node.value is None else self.visit(node.value)
         return [ast.Return(self._tracer("returned", node, value))]
@@ -168,17 +172,16 @@ class Rewriter(ast.NodeTransformer):
 
     def _stmt_assign(self, node: ast.Assign) -> list[ast.stmt]:
         value = self.visit(node.value)
-        bare = isinstance(node.value, (ast.Name, ast.Tuple))
         if len(node.targets) == 1 and not isinstance(node.targets[0], (ast.Tuple, ast.List)):
-            return self._assign(node.targets[0], value, node, snapshot=bare)
+            return self._assign(node.targets[0], value, node, alias=_is_place(node.value))
         temp = self._temp()
         out: list[ast.stmt] = [_set(temp, self._tracer("frozen", node, value))]
         for target in node.targets:
-            out += self._assign(target, _get(temp), node, snapshot=False)
+            out += self._assign(target, _get(temp), node, alias=False)
         return out
 
     def _assign(
-        self, target: ast.expr, value: ast.expr, node: ast.stmt, *, snapshot: bool
+        self, target: ast.expr, value: ast.expr, node: ast.stmt, *, alias: bool
     ) -> list[ast.stmt]:
         match target:
             case ast.Name(id=name):
@@ -188,7 +191,7 @@ class Rewriter(ast.NodeTransformer):
                     ast.Constant(name),
                     value,
                     _call(LOCALS),
-                    ast.Constant(snapshot),
+                    ast.Constant(alias),
                 )
                 return [_set(name, call)]
             case ast.Subscript():
@@ -203,7 +206,7 @@ class Rewriter(ast.NodeTransformer):
                 ]
                 for n, element in enumerate(elts):
                     part = ast.Subscript(_get(temp), ast.Constant(n), ast.Load())
-                    out += self._assign(element, part, node, snapshot=False)
+                    out += self._assign(element, part, node, alias=False)
                 return out
             case ast.Attribute() if self.attributes:
                 obj, name = self.visit(target.value), ast.Constant(target.attr)
@@ -217,9 +220,8 @@ class Rewriter(ast.NodeTransformer):
 
     def _stmt_annassign(self, node: ast.AnnAssign) -> list[ast.stmt]:
         if node.value is not None:
-            return self._assign(
-                node.target, self.visit(node.value), node, snapshot=isinstance(node.value, ast.Name)
-            )
+            value, alias = self.visit(node.value), _is_place(node.value)
+            return self._assign(node.target, value, node, alias=alias)
         if not isinstance(node.target, ast.Name):
             self.refuse(node, "a declaration of something other than a name", "declare a name")
         name = node.target.id
@@ -346,8 +348,17 @@ class Rewriter(ast.NodeTransformer):
             self._deferred -= 1
 
     def _expr_Lambda(self, node: ast.Lambda) -> ast.expr:
-        arguments = cast("ast.arguments", self.visit(node.args))
-        return ast.Lambda(arguments, self._later(node.body).body)
+        return ast.Lambda(self._defaults(node.args), self._later(node.body).body)
+
+    def _defaults(self, args: ast.arguments) -> ast.arguments:
+        """Default values are computed where the function is written."""
+
+        def computed(node: ast.expr) -> ast.expr:
+            return self._tracer("frozen", node, self.visit(node))
+
+        args.defaults = [computed(d) for d in args.defaults]
+        args.kw_defaults = [None if d is None else computed(d) for d in args.kw_defaults]
+        return args
 
     def _comprehension(self, node: ast.expr) -> ast.expr:
         self._deferred += 1
@@ -376,8 +387,8 @@ class Rewriter(ast.NodeTransformer):
                 "assign in a statement of its own",
             )
         name = ast.Constant(node.target.id)
-        bare = ast.Constant(isinstance(node.value, ast.Name))
-        value = self._tracer("assign", node, name, self.visit(node.value), _call(LOCALS), bare)
+        alias = ast.Constant(_is_place(node.value))
+        value = self._tracer("assign", node, name, self.visit(node.value), _call(LOCALS), alias)
         return ast.NamedExpr(node.target, value)
 
     def _expr_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -433,6 +444,11 @@ class Rewriter(ast.NodeTransformer):
         ops = [_COMPARES[type(op)] for op in node.ops]
         operands = [self.visit(x) for x in (node.left, *node.comparators)]
         return self._tracer("compare", node, _strings(ops), *operands)
+
+
+def _is_place(node: ast.expr) -> bool:
+    """Whether `node` names an element or attribute, which may be a variable to be shared."""
+    return isinstance(node, (ast.Subscript, ast.Attribute))
 
 
 def _get(name: str) -> ast.Name:

@@ -123,6 +123,20 @@ def ordinary_parameters(fn: FunctionType, rewritten: Rewritten) -> dict[str, ins
     return parameters
 
 
+def check_no_default(fn: FunctionType, name: str, rewritten: Rewritten) -> None:
+    """A launch takes every argument: a parameter of it has no default value."""
+    default = inspect.signature(fn).parameters[name].default
+    if default is not inspect.Parameter.empty:
+        raise error(
+            "syntax",
+            f"parameter {name} of {fn.__name__} has a default value",
+            rewritten.place(name),
+            expected="a parameter that each launch passes",
+            got=repr(default)[:60],
+            help="use the value in the kernel, or pass it at each launch",
+        )
+
+
 def is_runtime(annotation: Any) -> bool:
     """Whether a parameter with this annotation is an argument of the launch."""
     return isinstance(annotation, (TensorSpec, DType)) or getattr(annotation, "is_pointer", False)

@@ -79,7 +79,7 @@ class Tracer:
         """A statement begins; `names` are what it is about to bind."""
         self._go(k)
         self.builder.hints[:] = names
-        self.statement = len(self.builder.statements)
+        self.statement = self.builder.position
 
     # -- expressions -------------------------------------------------------------------------------
 
@@ -172,11 +172,11 @@ class Tracer:
 
     def _pure(self, k: int, operand: Callable[[], Any], what: str) -> Any:
         """The value of an operand that is computed only under a condition: it may emit nothing."""
-        before = len(self.builder.statements)
+        before = self.builder.position
         value = operand()
         self._go(k)
         check_usable(value)
-        if len(self.builder.statements) != before:
+        if self.builder.position != before:
             raise error(
                 "syntax",
                 f"{what} does more than compute a value",
@@ -232,26 +232,23 @@ class Tracer:
 
     # -- names -------------------------------------------------------------------------------------
 
-    def assign(
-        self, k: int, name: str, value: Any, names: Mapping[str, Any], snapshot: bool
-    ) -> Any:
-        """`name = value`: a store where it is a variable of the kernel, else a new meaning."""
+    def assign(self, k: int, name: str, value: Any, names: Mapping[str, Any], alias: bool) -> Any:
+        """`name = value`: a store where it is a variable of the kernel, else a new meaning.
+
+        A variable on the right gives its value, as in Python, unless it is allocated here, or is
+        an element or attribute (`alias`), which then has a second name.
+        """
         self._go(k)
         check_usable(value)
         current = names.get(name)
-        if (
-            isinstance(current, VarRef)
-            and is_scalar(value)
-            and (snapshot or not isinstance(value, VarRef))
-        ):
+        shared = isinstance(value, VarRef) and (alias or self._is_new(value))
+        if isinstance(current, VarRef) and is_scalar(value) and not shared:
             current.set(value)
             return current
-        return self._bind(name, value, snapshot=snapshot)
+        return value if shared else self._bind(name, value)
 
-    def _bind(self, name: str, value: Any, *, snapshot: bool) -> Any:
+    def _bind(self, name: str, value: Any) -> Any:
         """A computed value gets a name in the kernel, so that later stores do not change it."""
-        if isinstance(value, VarRef) and not snapshot:
-            return value
         if not isinstance(value, Value):
             return self._settled(value)
         if isinstance(value.expr, (Const, Var)):
@@ -265,8 +262,10 @@ class Tracer:
         if isinstance(value, Value):
             settled = isinstance(value, VarRef) or not reads_memory(value.expr)
             return value if settled else Value(self.builder.let(value.expr, "t"))
-        if type(value) is tuple:
-            return tuple(self._settled(v) for v in cast("tuple[Any, ...]", value))
+        if isinstance(value, tuple):
+            parts = [self._settled(v) for v in cast("tuple[Any, ...]", value)]
+            make = getattr(cast("Any", value), "_make", tuple)  # a named tuple stays one
+            return make(parts)
         if type(value) is list:
             items = cast("list[Any]", value)
             items[:] = [self._settled(v) for v in items]
@@ -282,7 +281,7 @@ class Tracer:
         if isinstance(current, VarRef):
             current.set(BINARY[op](Value(current.expr), value))
             return current
-        return self._bind(name, IN_PLACE[op](current, value), snapshot=True)
+        return self._bind(name, IN_PLACE[op](current, value))
 
     def augment_item(self, k: int, obj: Any, index: Any, op: str, value: Any) -> None:
         """`obj[index] op= value`: a read and a write, not an atomic."""
@@ -435,7 +434,7 @@ class Tracer:
         if isinstance(current, VarRef) and is_scalar(value) and not isinstance(value, VarRef):
             current.set(value)
         else:
-            setattr(obj, name, self._bind(name, value, snapshot=False))
+            setattr(obj, name, value if isinstance(value, VarRef) else self._bind(name, value))
 
     def augment_attribute(self, k: int, obj: Any, name: str, op: str, value: Any) -> None:
         """`obj.name op= value` in a method of a `T.meta_class`."""

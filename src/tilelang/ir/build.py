@@ -16,10 +16,25 @@ from typing import Any, cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import Diagnostic, JITNoBuilderError, Loc, TileRuntimeError, error
-from tilelang.ir.expr import INT32, Buffer, Const, Expr, Load, LoadVector, Var
+from tilelang.ir.expr import INT32, Buffer, Const, Expr, Load, LoadVector, Region, Var
 from tilelang.ir.interval import Interval
-from tilelang.ir.node import Kind, Node, flat
-from tilelang.ir.tile import Annotate, Let, Param, Stmt
+from tilelang.ir.node import Effect, Kind, Node, flat
+from tilelang.ir.tile import (
+    Annotate,
+    For,
+    If,
+    Launch,
+    Let,
+    Parallel,
+    Param,
+    Pipelined,
+    Stmt,
+    View,
+    While,
+)
+
+# What these read is read before what they enclose runs, and they are emitted after it.
+_ENCLOSING = (For, If, Launch, Parallel, Pipelined, While)
 
 
 @dataclass
@@ -77,6 +92,9 @@ class Builder:
     _names: set[str] = field(default_factory=set[str])
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
     _visible: list[set[str]] = field(default_factory=lambda: [set[str]()])
+    _reads: dict[int, tuple[Load, int]] = field(default_factory=dict[int, tuple[Load, int]])
+    _writes: dict[str, list[Loc | None]] = field(default_factory=dict[str, "list[Loc | None]"])
+    _storage: dict[str, str] = field(default_factory=dict[str, str])
 
     # -- names -------------------------------------------------------------------------------------
     # ---------------
@@ -126,10 +144,30 @@ class Builder:
 
     def emit(self, stmt: Stmt) -> None:
         """Append a statement to the current block, after checking that every name it uses is in
-        scope.
+        scope and every element it reads has not been written since it was read.
         """
         self._check_names(stmt)
         self._blocks[-1].append(stmt)
+        if isinstance(stmt, View):
+            self._storage[stmt.buffer.name] = self._owner(stmt.source)
+        for effect, target in stmt.effects():
+            buffer = target.buffer if isinstance(target, Region) else target
+            if effect & Effect.WRITE and isinstance(buffer, Buffer):
+                self._writes.setdefault(self._owner(buffer), []).append(stmt.loc)
+
+    def reading(self, load: Load) -> Load:
+        """Note that the author reads an element here; a statement computes it, maybe later."""
+        self._reads[id(load)] = (load, len(self._writes.get(self._owner(load.buffer), ())))
+        return load
+
+    def _owner(self, buffer: Buffer) -> str:
+        """The name of the buffer that has the storage: a view's source."""
+        return self._storage.get(buffer.name, buffer.name)
+
+    @property
+    def position(self) -> int:
+        """How many statements the current block has so far."""
+        return len(self._blocks[-1])
 
     def let(self, value: Expr, hint: str = "t") -> Var:
         """Bind `value` to a fresh name here."""
@@ -198,10 +236,31 @@ class Builder:
             seen.add(id(node))
             if isinstance(node, (Var, Buffer)) and not self.is_visible(node.name):
                 raise self._out_of_scope(node)
+            if isinstance(node, Load) and not isinstance(stmt, _ENCLOSING):
+                self._check_fresh(node)
             for f in node.fields():
                 if f.metadata["kind"] is Kind.OPERAND:
                     value = getattr(node, f.name)
                     stack.extend(flat(value))
+
+    def _check_fresh(self, load: Load) -> None:
+        """Refuse a value that was read before a store, and is computed after it."""
+        noted = self._reads.get(id(load))
+        writes = self._writes.get(self._owner(load.buffer), [])
+        if noted is None or len(writes) == noted[1]:
+            return
+        places = ((load.loc, "read here"), (writes[noted[1]], "written here"))
+        raise TileRuntimeError(
+            Diagnostic(
+                "name",
+                f"an element of {load.buffer.name} is used after {load.buffer.name} is written",
+                self.loc,
+                expected="the value from before, which nothing keeps",
+                help="bind it to a name in the kernel or a macro: `x = A[i]`;"
+                " mark a helper that stores with @T.macro",
+                related=tuple((at, text) for at, text in places if at is not None),
+            )
+        )
 
     def _out_of_scope(self, node: Var | Buffer) -> TileRuntimeError:
         where = self.defined_at.get(node.name)

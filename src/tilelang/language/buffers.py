@@ -189,7 +189,7 @@ class VarRef(Value):
     @property
     def expr(self) -> Expr:
         """A read of the variable at the place where it is asked for."""
-        return Load(self.buffer, self.indices, loc=here())
+        return _reading(Load(self.buffer, self.indices, loc=here()))
 
     @property
     def name(self) -> str:
@@ -295,7 +295,12 @@ def item(ref: BufferRef, index: Any) -> Any:
     parts = _parts(index)
     if any(isinstance(p, slice) for p in parts):
         return RegionRef(_region(ref.buffer, parts))
-    return Value(Load(ref.buffer, _indices(ref.buffer, parts), loc=here()))
+    return Value(_reading(Load(ref.buffer, _indices(ref.buffer, parts), loc=here())))
+
+
+def _reading(load: Load) -> Load:
+    builder = build.current_or_none()
+    return builder.reading(load) if builder else load
 
 
 def _parts(index: Any) -> tuple[Any, ...]:
