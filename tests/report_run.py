@@ -1,4 +1,4 @@
-"""What the tests of public reports share: a run on the CPU, and a refusal that an author can read."""
+"""What the tests of public reports share: a run on the CPU, and a refusal one can read."""
 
 from collections.abc import Callable
 from typing import Any

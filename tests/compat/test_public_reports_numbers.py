@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tilelang.language as T
+from frontend_run import defined
 from report_run import refused, run
 
 BF16 = ml_dtypes.bfloat16
@@ -307,26 +308,25 @@ def test_atomics_convert_their_value(dtype):  # 2382, 2758
     assert v.astype(np.float64).tolist() == list(range(1, 9))
 
 
-def test_every_word_of_fp8_goes_through_a_copy_as_it_is():  # 2944, 2702
-    for kind in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fnuz):
-        dtype = np.dtype(kind).name
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"])
+def test_every_word_of_fp8_goes_through_a_copy_as_it_is(dtype):  # 2944, 2702
+    @T.prim_func
+    def main(
+        A: T.Tensor((256,), dtype), B: T.Tensor((256,), dtype), C: T.Tensor((256,), "float32")
+    ):
+        with T.Kernel(1, threads=96):
+            tile = T.alloc_shared((256,), dtype)
+            T.copy(A, tile)
+            T.copy(tile, B)
+            for i in T.Parallel(256):
+                C[i] = tile[i]
 
-        @T.prim_func
-        def main(
-            A: T.Tensor((256,), dtype), B: T.Tensor((256,), dtype), C: T.Tensor((256,), "float32")
-        ):
-            with T.Kernel(1, threads=96):
-                tile = T.alloc_shared((256,), dtype)
-                T.copy(A, tile)
-                T.copy(tile, B)
-                for i in T.Parallel(256):
-                    C[i] = tile[i]
-
-        a = np.arange(256, dtype=np.uint8).view(kind)
-        b, c = np.zeros(256, kind), np.zeros(256, np.float32)
-        run(main, a, b, c)
-        assert (b.view(np.uint8) == a.view(np.uint8)).all()
-        np.testing.assert_array_equal(c, a.astype(np.float32))
+    kind = getattr(ml_dtypes, dtype)
+    a = np.arange(256, dtype=np.uint8).view(kind)
+    b, c = np.zeros(256, kind), np.zeros(256, np.float32)
+    run(main, a, b, c)
+    assert (b.view(np.uint8) == a.view(np.uint8)).all()
+    np.testing.assert_array_equal(c, a.astype(np.float32))
 
 
 def test_signed_four_bit_integers_keep_their_sign():  # 2477, 2482, 2963
@@ -524,27 +524,17 @@ def test_rebinding_under_a_condition_is_never_unconditional():  # 2977
     refused(name, "x")
 
 
-@pytest.mark.parametrize("loop", ["for", "while"])
-def test_the_else_of_a_loop_is_not_dropped(loop):  # 2946
-    def build():
-        if loop == "for":
-
-            @T.prim_func
-            def main(A: T.Tensor((8,), "int32")):
-                with T.Kernel(1, threads=1):
-                    for i in T.serial(8):
-                        A[i] = i
-                    A[0] = 99
+@pytest.mark.parametrize("head", ["for i in T.serial(8)", "while A[0] < 3", "for i in range(3)"])
+def test_the_else_of_a_loop_is_not_dropped(head):  # 2946
+    source = f"""
+def fn(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=1):
+        {head}:
+            A[0] += 1
         else:
-
-            @T.prim_func
-            def main(A: T.Tensor((8,), "int32")):
-                with T.Kernel(1, threads=1):
-                    while A[0] < 3:
-                        A[0] += 1
-                    A[0] = 99
-
-    refused(build, "else")
+            A[0] = 99
+"""
+    refused(lambda: T.prim_func(defined(source)), "else", located=False)
 
 
 @pytest.mark.parametrize("stages", [0, 1, 2, 3, 4])

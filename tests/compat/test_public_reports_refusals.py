@@ -177,7 +177,7 @@ def test_a_barrier_that_the_chip_has_not_is_refused():  # 2344
 def test_python_names_that_hide_builtins_or_are_unknown():  # 3022, 2529
     def shadowed():
         @T.prim_func
-        def main(A: T.Tensor((8,), "int32"), max: T.int32):
+        def main(A: T.Tensor((8,), "int32"), max: T.int32):  # noqa: A002
             with T.Kernel(1, threads=8):
                 for i in T.Parallel(8):
                     A[i] = max(A[i], 3)
@@ -233,18 +233,17 @@ def test_a_result_of_another_shape_is_refused(shape):
     refused(build, "(8,)", "(8, 1)")
 
 
-def test_too_many_or_no_threads_are_refused():  # 2201
-    for threads in (0, -32, 5000, 1.5, "64", True):
+@pytest.mark.parametrize("threads", [0, -32, 5000, 1.5, "64", True])
+def test_too_many_or_no_threads_are_refused(threads):  # 2201
+    def build():
+        @T.prim_func
+        def main(A: T.Tensor((8,), "int32")):
+            with T.Kernel(1, threads=threads):
+                A[0] = 1
 
-        def build():
-            @T.prim_func
-            def main(A: T.Tensor((8,), "int32")):
-                with T.Kernel(1, threads=threads):
-                    A[0] = 1
+        tilelang.compile(main, target="emulate:sm_90a")
 
-            tilelang.compile(main, target="emulate:sm_90a")
-
-        refused(build, "thread")
+    refused(build, "thread")
 
 
 @pytest.mark.parametrize("value", [1.5, -1, True, "2", None])

@@ -65,6 +65,7 @@ class Signature:
         self.outputs = tuple(outputs)
         self.inputs = {p.name: p for n, p in enumerate(fn.params) if n not in self.outputs}
         self._used, self._written = _touched(fn)
+        self._needed = self._needed_sizes()
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
         """Check and bind the arguments of one call."""
@@ -243,8 +244,19 @@ class Signature:
                     got=str(tuple(got)),
                 )
 
+    def _needed_sizes(self) -> set[Var]:
+        """The symbols that the code, a tensor it touches or an output depends on."""
+        asked = {n for s in self.fn.body for n in s.walk() if isinstance(n, Var)}
+        for n, p in enumerate(self.fn.params):
+            if p.name in self._used or n in self.outputs:
+                asked |= _symbols(p)
+        return asked & set(self.fn.dynamic)
+
     def _check_sizes(self, sizes: Sizes) -> None:
+        """Every size follows from the arguments, or nothing asks for it: it is 0 then."""
         for symbol in self.fn.dynamic:
+            if symbol not in sizes.values and symbol not in self._needed:
+                sizes.give(symbol, 0, "no argument")
             if symbol not in sizes.values:
                 where = [p.name for p in self.fn.params if symbol in _symbols(p)]
                 raise error(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from tilelang.emulator import translate
 from tilelang.errors import (
     Diagnostic,
     Severity,
@@ -18,8 +17,8 @@ from tilelang.errors import (
 from tilelang.frontend import PrimFunc
 from tilelang.isa.target import TargetLike
 from tilelang.options import Options, ineffective, options_from
-from tilelang.passes.check import check_function
 from tilelang.runtime.kernel import Findings, JITKernel
+from tilelang.runtime.parts import check_function, translate
 from tilelang.runtime.resolve import resolve
 from tilelang.targets import CHIPS
 
@@ -123,7 +122,8 @@ def output_positions(func: PrimFunc, out_idx: int | Sequence[int] | None) -> lis
         )
     count = len(func.ir.params)
     out: list[int] = []
-    asked: list[Any] = [out_idx] if isinstance(out_idx, int) else list(out_idx)
+    many = isinstance(out_idx, (list, tuple, range))
+    asked: list[Any] = list(cast("Sequence[Any]", out_idx)) if many else [out_idx]
     for n in asked:
         if isinstance(n, bool) or not isinstance(n, int) or not -count <= n < count:
             raise error(

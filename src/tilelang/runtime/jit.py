@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, cast
+from typing import Any
 
 from tilelang.errors import (
     EagerJITBuildError,
@@ -24,6 +24,7 @@ from tilelang.frontend.eager import EagerFunction, Probe, is_eager, probe, read_
 from tilelang.ir.expr import Var
 from tilelang.ir.tile import Param
 from tilelang.isa.target import TargetLike
+from tilelang.runtime.captured import captured, frozen
 from tilelang.runtime.compile import compile
 from tilelang.runtime.kernel import JITKernel
 
@@ -166,7 +167,7 @@ class JITImpl:
         return dict(bound.arguments)
 
     def _key(self, arguments: Mapping[str, Any]) -> Any:
-        key = _frozen(tuple(arguments.items()))
+        key = (frozen(tuple(arguments.items())), captured(self.func))
         try:
             hash(key)
         except TypeError as exc:
@@ -260,20 +261,6 @@ def _strides(value: Any) -> list[int]:
     if callable(getattr(value, "stride", None)):  # torch counts in elements
         return list(value.stride())
     return [s // value.itemsize for s in getattr(value, "strides", ())]
-
-
-def _frozen(x: Any) -> Any:
-    """`x` in hashable form; the type is part of it, since 1 == True."""
-    if isinstance(x, Mapping):
-        x = cast("Mapping[Any, Any]", x)
-        return ("dict", tuple(sorted((str(k), _frozen(v)) for k, v in x.items())))
-    if isinstance(x, (list, tuple)):
-        x = cast("list[Any]", x)
-        return (type(x).__name__, tuple(_frozen(v) for v in x))
-    if isinstance(x, (set, frozenset)):
-        x = cast("set[Any]", x)
-        return ("set", frozenset(_frozen(v) for v in x))
-    return (type(x).__name__, x)
 
 
 def jit(
