@@ -27,6 +27,8 @@ Copy = Callable[[Tile, Tile], None]
 LANE = "thread#"
 """The name of the axis of an agent's threads, which no author's name can be."""
 
+LOOP = "a loop that reads memory until it changes"
+
 
 def agents_of(block: BlockState) -> list[Agent]:
     """The agents of a block, threads x fastest."""
@@ -169,7 +171,7 @@ class Agent:
         """A barrier of a team."""
         meeting = self.block.meeting(("sync", team), "T.sync_threads")
         needed = self.block.alive(team)
-        yield from self._arrive_and_wait([(meeting, self.active(mask), needed)], loc)
+        yield from self._arrive_and_wait([(meeting, self.active(mask), needed)], loc, mask)
 
     def named(self, key: Any, count: Any, mask: Mask | None, loc: Loc | None) -> Steps:
         """A named barrier of `count` threads, all of the block without it (PTX `barrier.sync`)."""
@@ -178,7 +180,7 @@ class Agent:
         for (k, n), lanes in self.distinct(mask, key, -1 if count is None else count):
             needed = self.block.alive(everyone) if n == -1 else n
             steps.append((self._barrier(k), self.active(lanes), needed))
-        yield from self._arrive_and_wait(steps, loc)
+        yield from self._arrive_and_wait(steps, loc, mask)
 
     def arrive_named(self, key: Any, count: Any, mask: Mask | None) -> None:
         """Arrive at a named barrier without waiting."""
@@ -190,14 +192,16 @@ class Agent:
             return self.block.meeting(("sync", self.block.crew.team), "T.sync_threads")
         return self.block.meeting(("named", key), f"named barrier {key}")
 
-    def _arrive_and_wait(self, steps: list[tuple[Meeting, int, int]], loc: Loc | None) -> Steps:
+    def _arrive_and_wait(
+        self, steps: list[tuple[Meeting, int, int]], loc: Loc | None, mask: Mask | None
+    ) -> Steps:
         waits: list[tuple[Meeting, int]] = []
         for meeting, count, needed in steps:
             if not meeting.arrive(count, needed):
                 waits.append((meeting, meeting.turn))
         for meeting, turn in waits:
             if meeting.turn == turn:
-                yield Wait(lambda m=meeting, t=turn: m.turn != t, meeting.what, loc)
+                yield Wait(lambda m=meeting, t=turn: m.turn != t, meeting.what, loc, mask)
 
     def count_threads(
         self, team: Team, holds: int, mask: Mask | None, loc: Loc | None
@@ -209,13 +213,14 @@ class Agent:
         sums[1] += self.active(mask)
         self.block.made.pop(("count", team, meeting.turn - 1), None)
         needed = self.block.alive(team)
-        yield from self._arrive_and_wait([(meeting, self.active(mask), needed)], loc)
+        yield from self._arrive_and_wait([(meeting, self.active(mask), needed)], loc, mask)
         return sums[0], sums[1]
 
-    def sync_grid(self, mask: Mask | None, loc: Loc | None) -> Steps:
-        """The barrier of all blocks."""
+    def sync_grid(self, mask: Mask | None, loc: Loc | None, team: Team | None = None) -> Steps:
+        """The barrier of all blocks; one agent may arrive for a team."""
         grid = self.block.grid
-        yield from self._arrive_and_wait([(grid.barrier, self.active(mask), grid.needed())], loc)
+        count = self.active(mask) if team is None else self.block.alive(team)
+        yield from self._arrive_and_wait([(grid.barrier, count, grid.needed())], loc, mask)
 
     def cluster(self, step: str, mask: Mask | None, loc: Loc | None) -> Steps:
         """A step at the barrier of the cluster."""
@@ -226,7 +231,7 @@ class Agent:
         if step in ("sync", "wait"):
             turn = self._cluster_turn
             if team.barrier.turn == turn:
-                yield Wait(lambda: team.barrier.turn != turn, team.barrier.what, loc)
+                yield Wait(lambda: team.barrier.turn != turn, team.barrier.what, loc, mask)
 
     def leave(self, mask: Mask | None = None) -> None:
         """Threads have ended."""
@@ -282,10 +287,11 @@ class Agent:
         self, bars: list[Mbarrier], index: Any, parity: Any, mask: Mask | None, loc: Loc | None
     ) -> Steps:
         """Until the phase of this parity is complete."""
-        for (k, p), _ in self.distinct(mask, index, parity):
+        for (k, p), lanes in self.distinct(mask, index, parity):
             bar = self.bar(bars, k, loc)
-            if not bar.passed(p):
-                yield Wait(lambda b=bar, w=p: b.passed(w), bar.missing, loc, bar)
+            if not bar.passed(p):  # then it is the current phase that is waited for
+                now = bar.phase
+                yield Wait(lambda b=bar, n=now: b.phase != n, bar.missing, loc, lanes, bar)
 
     # -- asynchronous work ----------------------------------------------------------------------------
 
@@ -461,9 +467,10 @@ class Agent:
         self.block.loads.append(op)
         bar.attach(op, size)
 
-    def turn(self, loc: Loc | None) -> Wait:
+    def turn(self, mask: Mask | None, loc: Loc | None) -> Wait:
         """The end of a round of a loop that may wait for memory to change."""
-        return Wait(lambda: True, lambda: "a loop that waits for memory to change", loc, spins=True)
+        lanes = None if mask is None else mask.copy()
+        return Wait(lambda: True, lambda: LOOP, loc, lanes, spins=True)
 
 
 def size_of(tile: Tile) -> int:

@@ -85,8 +85,14 @@ def sync_threads(u: Unit, stmt: SyncThreads) -> None:
 
 
 def _sync_grid(u: Unit, stmt: sync.SyncGrid) -> None:
-    _by_threads(u, stmt)
-    u.w.line(f"yield from agent.sync_grid({u.mask_text}, {loc_text(u, stmt)})")
+    if u.domain.threads:
+        u.w.line(f"yield from agent.sync_grid({u.mask_text}, {loc_text(u, stmt)})")
+        return
+    if u.mask is not None:
+        _by_threads(u, stmt)
+    # All iterations are here, and all threads of the team with them.
+    team = ways_of(u).team
+    u.w.line(f"yield from agent.sync_grid(None, {loc_text(u, stmt)}, {team!r})")
 
 
 def _named_arrive(u: Unit, stmt: sync.NamedArrive) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tilelang.emulator.inflight import Op
 from tilelang.errors import Loc, error
@@ -18,12 +19,13 @@ class Wait:
     """What an agent waits for: `ready` says whether it is there, `what` names it for a report.
 
     `at` is the mbarrier that is waited for, whose work is carried out for the sake of this wait.
-    `spins` marks the turn of a loop that reads memory until it changes: it is always ready.
+    `lanes` are the threads of the agent that wait, None for all of them. `spins` marks the turn of a loop that reads memory until it changes: it is always ready.
     """
 
     ready: Callable[[], bool]
     what: Callable[[], str]
     loc: Loc | None = None
+    lanes: Any = None
     at: Mbarrier | None = None
     spins: bool = False
 

@@ -200,7 +200,9 @@ class BlockState:
         """The mbarriers of this name."""
         if name not in self.bars:
             where = f" of {self.name()}" if len(self.cluster.blocks) > 1 else ""
-            self.bars[name] = [Mbarrier(f"{name}[{k}]{where}", n) for k, n in enumerate(counts)]
+            names = [name] if len(counts) == 1 else [f"{name}[{k}]" for k in range(len(counts))]
+            made = zip(names, counts, strict=True)
+            self.bars[name] = [Mbarrier(f"{own}{where}", n) for own, n in made]
         return self.bars[name]
 
     def work(self, kind: str) -> Groups:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.emulator.agents import Agent, Steps
+from tilelang.emulator.agents import LOOP, Agent, Steps
 from tilelang.emulator.barriers import Mbarrier
 from tilelang.emulator.blocks import BlockState
 from tilelang.errors import DeadlockError, Diagnostic, Loc
@@ -95,14 +95,15 @@ class Schedule:
         self._idle += 1
         agents = [agent for agent, _ in self._live]
         if not any(agent.wait is not None and agent.wait.spins for agent in agents):
-            raise stuck(agents)
+            raise stuck(agents, "")
         if self._idle * len(agents) > _ENDLESS_TURNS:
-            raise stuck(agents)
-        if self._idle >= _FIRST_LOOK and self._idle.bit_count() == 1:
+            raise stuck(agents, f"{LOOP} has not ended after {self._idle} rounds of all threads")
+        if self._idle < _FIRST_LOOK:
+            return
+        if self._idle.bit_count() == 1:
             self._seen = self._state()
-        elif self._idle > _FIRST_LOOK and (self._idle - 1).bit_count() == 1:
-            if self._state() == self._seen:
-                raise stuck(agents)
+        elif (self._idle - 1).bit_count() == 1 and self._state() == self._seen:
+            raise stuck(agents, f"{LOOP}, and nobody changes it")
 
     def _state(self) -> bytes:
         """A digest of all that the agents can see or remember."""
@@ -129,23 +130,30 @@ def _add(digest: Any, known: set[int], name: str, value: Any) -> None:
         digest.update(f"{name}={value!r}".encode())
 
 
-def stuck(agents: list[Agent]) -> DeadlockError:
-    """The report of a deadlock: one finding for each place where agents wait."""
+def stuck(agents: list[Agent], spinning: str) -> DeadlockError:
+    """The report of a deadlock: one finding for each place where agents wait. `spinning` says what
+    is known of loops that wait for memory.
+    """
     by_place: dict[tuple[Loc | None, str], list[Agent]] = {}
     for agent in agents:
         wait = agent.wait
         key = (wait.loc, wait.what()) if wait is not None else (None, "nothing")
         by_place.setdefault(key, []).append(agent)
-    findings = [
-        Diagnostic(
-            "deadlock",
-            f"no thread can go on: {what}",
-            loc,
-            got=f"waiting: {_who(who)}",
-            help="each wait needs its arrivals: compare counts, parities, and who reaches them",
+    findings: list[Diagnostic] = []
+    for (loc, what), who in by_place.items():
+        waits = who[0].wait
+        spins = waits is not None and waits.spins
+        findings.append(
+            Diagnostic(
+                "deadlock",
+                f"no thread can go on: {spinning if spins else what}",
+                loc,
+                got=f"waiting: {_who(who)}",
+                help="the loop ends when another thread or block writes what it reads"
+                if spins
+                else "each wait needs its arrivals: compare counts, parities, and who reaches them",
+            )
         )
-        for (loc, what), who in by_place.items()
-    ]
     more = len(findings) - _PLACES
     if more > 0:
         findings = findings[:_PLACES]
@@ -157,11 +165,12 @@ def _who(agents: list[Agent]) -> str:
     """Groups of threads in words; neighbours in one block are one group."""
     groups: list[tuple[BlockState, int, int]] = []
     for agent in agents:
-        last = agent.first + agent.count
-        if groups and groups[-1][0] is agent.block and groups[-1][2] == agent.first:
-            groups[-1] = (agent.block, groups[-1][1], last)
-        else:
-            groups.append((agent.block, agent.first, last))
+        lanes = None if agent.wait is None else agent.wait.lanes
+        for thread in np.flatnonzero(agent.threads(lanes)).tolist():
+            if groups and groups[-1][0] is agent.block and groups[-1][2] == thread:
+                groups[-1] = (agent.block, groups[-1][1], thread + 1)
+            else:
+                groups.append((agent.block, thread, thread + 1))
     words = [
         f"{b.name()}, thread {low}" if high == low + 1 else f"{b.name()}, threads {low} to {high - 1}"
         for b, low, high in groups[:_GROUPS]

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilelang.emulator.lanes import Lanes, bodies, nodes_of, statements, written
+from tilelang.emulator.lanes import Lanes, bodies, nodes_of, own_nodes, statements, written
 from tilelang.ir import sync
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
+    Buffer,
     Cast,
     Const,
     Expr,
@@ -43,9 +44,11 @@ from tilelang.ir.tile import (
     Pipelined,
     Stmt,
     Store,
+    StoreVector,
     SyncThreads,
     ThreadReturn,
     TileOp,
+    View,
     While,
 )
 
@@ -287,6 +290,28 @@ def _conjuncts(e: Expr) -> list[Expr]:
     if isinstance(e, Binary) and e.op is BinaryOp.AND:
         return [*_conjuncts(e.a), *_conjuncts(e.b)]
     return [e]
+
+
+def registers(body: Block, threads: Threads) -> set[str]:
+    """The fragments that only code of threads touches, at indices that name no thread: every thread
+    has one of its own.
+    """
+    found: set[str] = set()
+    shared: set[str] = set()
+    together = [stmt for stmt in statements(body) if of_team(stmt)]
+    for stmt in together:
+        shared |= {n.name for n in nodes_of(stmt) if isinstance(n, Buffer)}
+    for stmt in statements(body):
+        for n in (stmt, *own_nodes(stmt)):
+            if isinstance(n, (Load, LoadVector, Store, StoreVector)):
+                name, fragment = n.buffer.name, n.buffer.scope == "local.fragment"
+                if fragment and all(threads.uniform(i) for i in n.indices):
+                    found.add(name)
+                else:
+                    shared.add(name)
+        if isinstance(stmt, View):
+            shared |= {stmt.buffer.name, stmt.source.name}
+    return found - shared
 
 
 # -- division into agents ------------------------------------------------------------------------------

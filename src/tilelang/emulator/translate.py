@@ -279,7 +279,7 @@ def _alloc(u: Unit, stmt: Alloc) -> None:
     own = vectors.shape_text(u, buffer.dtype, buffer.shape)
     shape = f"{u.domain.shape} + {own}" if lanes else own
     dtype = u.constant("dtype", buffer.dtype, buffer.dtype)
-    if init is None and u.agents and u.domain.threads and not u.private(buffer):
+    if init is None and u.agents and u.domain.threads and not u.private(buffer) and not lanes:
         u.w.line(f"{name} = agent.shared({buffer.name!r}, {shape}, {dtype}, {waits.takers(u)})")
     elif init is None:
         u.w.line(f"{name} = fresh({shape}, {dtype})")

@@ -23,6 +23,7 @@ from tilelang.emulator.teams import (
     groups_of,
     needs_agents,
     parted,
+    registers,
 )
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Domain, Storage, Val, integer, tuple_text
@@ -40,6 +41,7 @@ from tilelang.ir.tile import (
     Parallel,
     Pipelined,
     Print,
+    Reduce,
     Stmt,
     Store,
     StoreVector,
@@ -74,14 +76,18 @@ def enter(u: Unit, launch: Launch, extents: tuple[int, ...]) -> None:
     """Decide whether a launch runs as agents, and what its lanes are: `u.ways` and `u.lanes`."""
     threads = Threads(launch, extents)
     seeds = [v.name for v, n in zip(launch.thread_vars, extents, strict=False) if n != 1]
+    own = registers(launch.body, threads)
+
+    def private(buffer: Buffer) -> bool:
+        return u.private(buffer) or buffer.name in own
+
     if not needs_agents(launch.body, threads):
         u.ways = None
-        u.lanes = Lanes(launch.body, seeds, u.private, u.roots)
+        u.lanes = Lanes(launch.body, seeds, private, u.roots)
         return
     splits = parted(launch.body, threads)
-    u.lanes = Lanes(
-        launch.body, seeds, u.private, u.roots, {k: s.rest for k, s in splits.items()}
-    )
+    rests = {k: s.rest for k, s in splits.items()}
+    u.lanes = Lanes(launch.body, seeds, private, u.roots, rests)
     sizes = tuple(division(launch.body, threads, splits, u.lanes))
     names = tuple(v.name for v in launch.thread_vars)
     crew = Crew(extents, sizes, names, launch.cluster, all_blocks_at_once(launch.body))
@@ -159,7 +165,7 @@ def together(u: Unit, stmt: Stmt) -> bool:
     if isinstance(stmt, (Parallel, ReducerInit, ReducerFinalize)):
         return True
     if isinstance(stmt, (Store, StoreVector)):
-        return not u.private(stmt.buffer) and not u.lanes.varies(*stmt.children())
+        return not _own(u, stmt.buffer) and not u.lanes.varies(*stmt.children())
     if not isinstance(stmt, TileOp) or led(stmt):
         return False
     if isinstance(stmt, sync.AsyncCopy) and not stmt.commit:
@@ -167,6 +173,11 @@ def together(u: Unit, stmt: Stmt) -> bool:
     if isinstance(stmt, Atomic) and isinstance(stmt.value, Expr):
         return False
     return not u.lanes.varies(*stmt.children())
+
+
+def _own(u: Unit, buffer: Buffer) -> bool:
+    """Whether every thread, or at least every agent, has a buffer of its own."""
+    return u.private(buffer) or u.lanes.per_lane(buffer)
 
 
 def led(stmt: Stmt) -> bool:
@@ -182,13 +193,34 @@ def led(stmt: Stmt) -> bool:
             return False
 
 
+_WORDS: dict[type[Stmt], str] = {
+    Parallel: "T.Parallel",
+    TestElements: "T.any_of",
+    sync.AsyncCopy: "T.async_copy",
+    sync.ClusterBarrier: "T.cluster_sync",
+    sync.CommitGroup: "T.ptx_commit_group",
+    sync.CpAsyncArrive: "T.cp_async_barrier_noinc",
+    sync.MbarArrive: "T.mbarrier_arrive",
+    sync.MbarExpectTx: "T.mbarrier_expect_tx",
+    sync.MbarWait: "T.mbarrier_wait_parity",
+    sync.MmaArrive: "T.tcgen05_mma_arrive",
+    sync.NamedArrive: "T.named_barrier_arrive",
+    sync.WaitGroup: "T.ptx_wait_group",
+    sync.WaitWgmma: "T.wait_wgmma",
+    sync.WarpSpecialize: "T.ws",
+}
+
+
 def what(stmt: Stmt) -> str:
     """An operation in the author's words."""
-    if isinstance(stmt, Parallel):
-        return "T.Parallel"
     if isinstance(stmt, (Store, StoreVector)):
         return f"a store to {stmt.buffer.name} by all threads"
-    return f"T.{snake(type(stmt).__name__)}"
+    if isinstance(stmt, (Atomic, Reduce)):
+        kind = "atomic" if isinstance(stmt, Atomic) else "reduce"
+        return f"T.{kind}_{stmt.op.value}"
+    if isinstance(stmt, sync.AsyncGemm):
+        return f"T.{stmt.unit.value}_gemm"
+    return _WORDS.get(type(stmt), f"T.{snake(type(stmt).__name__)}")
 
 
 def loc_text(u: Unit, stmt: Stmt) -> str:
@@ -205,7 +237,7 @@ def _together(u: Unit, stmt: Stmt, translate: Callable[[], None]) -> None:
         if own:
             values = tuple_text(n if scalar else f"{n}.copy()" for n, scalar in own)
             u.w.line(f"agent.block.told[{ways.team!r}] = {values}")
-    if isinstance(stmt, sync.CopyCluster):
+    if any(isinstance(s, (sync.CopyCluster, sync.SyncGrid)) for s in statements((stmt,))):
         u.w.line(meet)  # it waits for other blocks, and the team waits for it
     if own:
         with u.w.block("else:"):
@@ -225,7 +257,7 @@ def _results(u: Unit, stmt: Stmt) -> list[tuple[str, bool]]:
     for s in statements((stmt,)):
         for buffer in written(s):
             owner: Storage | None = u.stores.get(buffer.name)
-            if owner is not None and u.private(buffer) and buffer.name not in inside:
+            if owner is not None and _own(u, buffer) and buffer.name not in inside:
                 found[owner.name] = owner.scalar
     return list(found.items())
 
@@ -291,7 +323,7 @@ def before_round(u: Unit, loop: While) -> None:
     ways = u.ways
     if ways is None:
         return
-    u.w.line(f"yield agent.turn({loc_text(u, loop)})")
+    u.w.line(f"yield agent.turn({u.mask_text}, {loc_text(u, loop)})")
     if u.mask is None and u.domain.threads and len(ways.team) > 1 and not _masked(u, loop):
         reads = ways.finder.reads(loop.cond)
         if ways.ledger.meets(reads, ways.agent_of):
