@@ -77,10 +77,26 @@ class _Interning(type):
     interned: bool
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls not in _READY:
+            _prepare(cls)
         new = super().__call__(*args, **kwargs)
         if not cls.interned:
             return new
         return _TABLE.setdefault(new.intern_key(), new)
+
+
+_READY: set[object] = set()
+
+
+def _prepare(cls: type) -> None:
+    """Make a dataclass of a node class, and of its bases first.
+
+    Done at first use: making all of them would be half of what importing the package takes.
+    """
+    for each in reversed(cls.__mro__):
+        if isinstance(each, _Interning) and each not in _READY:
+            dataclass(frozen=True, repr=False, eq=False)(each)
+            _READY.add(each)
 
 
 _TABLE: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
@@ -91,7 +107,6 @@ T = TypeVar("T", bound="Node")
 @dataclass_transform(
     frozen_default=True, kw_only_default=False, field_specifiers=(operand, attr, binds, body, field)
 )
-@dataclass(frozen=True, repr=False, eq=False)
 class Node(metaclass=_Interning):
     """A record of the intermediate representation. Equality is structural; `loc` says where it was
     written.
@@ -103,13 +118,13 @@ class Node(metaclass=_Interning):
     def __init_subclass__(cls, *, interned: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.interned = interned
-        dataclass(frozen=True, repr=False, eq=False)(cls)
 
     @classmethod
     def fields(cls) -> tuple[Field[Any], ...]:
         """The declared fields, `loc` left out."""
         known = _FIELDS.get(cls)
         if known is None:
+            _prepare(cls)
             known = tuple(f for f in fields(cast(Any, cls)) if f.name != "loc")
             _FIELDS[cls] = known
         return known

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from tilelang import dtypes
 from tilelang.dtypes import DType
-from tilelang.emulator.storage import poison
 from tilelang.errors import TileError, TileTypeError, error
+from tilelang.runtime.parts import poison
 
 Storage = npt.NDArray[Any]
 

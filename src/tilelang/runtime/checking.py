@@ -8,15 +8,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tilelang.emulator import translate
 from tilelang.errors import Diagnostic, Findings, TileTypeError, error, errors_of
 from tilelang.frontend import PrimFunc
 from tilelang.isa.target import TargetLike
 from tilelang.options import options_from
-from tilelang.passes.check import check_function
 from tilelang.runtime.arguments import Signature
 from tilelang.runtime.compile import output_positions
 from tilelang.runtime.kernel import JITKernel
+from tilelang.runtime.parts import check_function, translate
 from tilelang.runtime.resolve import resolve
 from tilelang.targets import CHIPS
 

@@ -11,17 +11,19 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilelang.emulator import Program
 from tilelang.errors import Loc, TileError, TileIndexError, TileNameError, TileValueError, error
 from tilelang.ir.evaluate import evaluate
 from tilelang.ir.expr import Buffer, Expr, Var
 from tilelang.ir.node import Effect
 from tilelang.ir.tile import Function, Launch, Stmt, View, buffers_of
+
+if TYPE_CHECKING:
+    from tilelang.emulator import Program
 
 Array = npt.NDArray[Any]
 Place = tuple[int, ...]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tilelang.emulator import Program
 from tilelang.errors import Diagnostic, InternalError, TileValueError, error
 from tilelang.frontend import PrimFunc
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 from tilelang.options import Options
-from tilelang.passes.check import MemoryReport, memory_report
 from tilelang.runtime.arguments import Bound, Signature
 from tilelang.runtime.inspect import Snapshot, observe
+from tilelang.runtime.parts import memory_report
 from tilelang.runtime.resolve import description
+
+if TYPE_CHECKING:
+    from tilelang.emulator import Program
+    from tilelang.passes.check import MemoryReport
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,48 @@
+"""The emulator and the checks, loaded when a kernel is first compiled.
+
+`import tilelang` would take half as long again with them, and a program that only builds kernels,
+or asks for help, needs neither. What enters and leaves is as in `tilelang.emulator` and
+`tilelang.passes.check`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tilelang.dtypes import DType
+    from tilelang.emulator import Program
+    from tilelang.errors import Diagnostic
+    from tilelang.ir.tile import Function
+    from tilelang.isa.target import Chip, Target
+    from tilelang.passes.check import MemoryReport
+
+
+def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Program:
+    """The function as a program of the emulator."""
+    from tilelang.emulator import translate as made  # see the module's docstring
+
+    return made(fn, tf32=tf32, checked=checked)
+
+
+def check_function(fn: Function, target: Target, *, chips: Sequence[Chip] = ()) -> list[Diagnostic]:
+    """Every static finding."""
+    from tilelang.passes.check import check_function as check  # see the module's docstring
+
+    return check(fn, target, chips=chips)
+
+
+def memory_report(fn: Function, target: Target) -> MemoryReport:
+    """The buffers and their sizes."""
+    from tilelang.passes.check import memory_report as report  # see the module's docstring
+
+    return report(fn, target)
+
+
+def poison(dtype: DType) -> Any:
+    """What an element holds before the first write."""
+    from tilelang.emulator.storage import poison as value  # see the module's docstring
+
+    return value(dtype)
