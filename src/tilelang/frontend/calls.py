@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import difflib
 import inspect
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,13 +15,6 @@ from tilelang.language.loops import LoopFrame, sequential
 from tilelang.language.values import Value, describe
 
 _ITERATE = (enumerate, zip, list, tuple, set, frozenset, sorted, reversed, iter, map, filter, sum)
-_KEEP = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault"})
-
-
-def keeps_arguments(fn: Any) -> bool:
-    """Whether a call stores its arguments in a Python container, to be read at a later place."""
-    owner = getattr(fn, "__self__", None)
-    return isinstance(owner, (list, dict, set, deque)) and fn.__name__ in _KEEP
 
 
 def check_builtin(fn: Any, args: tuple[Any, ...]) -> None:

@@ -66,7 +66,7 @@ class IfHandle:
 
     def _joined(self, name: str) -> Any:
         a, b = self.after[0].get(name, _MISSING), self.after[1].get(name, _MISSING)
-        if a is b or _same_constant(a, b):
+        if a is b or same_constant(a, b):
             return a
         why = "is bound under a condition of the kernel, so it has no one value after the `if`"
         return Unusable(name, why, self.loc, self.builder)
@@ -145,7 +145,7 @@ class LoopHandle:
         self.last = pick(self.names, known)
         for name in self.carried:
             old, new = self.before.get(name, _MISSING), self.last.get(name, _MISSING)
-            if old is new or old is _MISSING or _same_constant(old, new):
+            if old is new or old is _MISSING or same_constant(old, new):
                 continue
             raise error(
                 "syntax",
@@ -168,7 +168,7 @@ class LoopHandle:
         if not self._of_kernel:
             return _present(name, self.last, self.loc, self.builder)
         old, new = self.before.get(name, _MISSING), self.last.get(name, _MISSING)
-        if old is new or (old is not _MISSING and _same_constant(old, new)):
+        if old is new or (old is not _MISSING and same_constant(old, new)):
             return _present(name, self.before, self.loc, self.builder)
         why = "is bound inside a loop of the kernel, so it has no value after the loop"
         return Unusable(name, why, self.loc, self.builder)
@@ -196,7 +196,8 @@ def _present(name: str, known: Mapping[str, Any], loc: Loc, builder: Builder) ->
     return Unusable(name, "is not bound on this path", loc, builder) if found is _MISSING else found
 
 
-def _same_constant(a: Any, b: Any) -> bool:
+def same_constant(a: Any, b: Any) -> bool:
+    """Whether both are one number, text, truth value or None."""
     plain = (int, float, str, bool, type(None))
     return type(a) is type(b) and isinstance(a, plain) and repr(a) == repr(b)
 

@@ -26,13 +26,13 @@ from tilelang.frontend.calls import (
     check_builtin,
     check_callable,
     check_iterable,
-    keeps_arguments,
     range_loop,
     range_of,
     signature_error,
     unknown_attribute,
 )
-from tilelang.frontend.control import CHANGING, IfHandle, LoopHandle, pick
+from tilelang.frontend.containers import changed_container, check_change, settled
+from tilelang.frontend.control import CHANGING, IfHandle, LoopHandle, pick, same_constant
 from tilelang.frontend.operators import (
     BINARY,
     IN_PLACE,
@@ -141,8 +141,10 @@ class Tracer:
         check_callable(fn)
         if getattr(fn, "__module__", None) == "builtins":
             check_builtin(fn, args)
-        elif keeps_arguments(fn):
-            args = self._settled(args)
+        container = changed_container(fn)
+        if container is not None:
+            check_change(self.builder, container)
+            args = settled(self.builder, args)
         try:
             return fn(*args, **kwargs)
         except TileError as exc:
@@ -250,29 +252,12 @@ class Tracer:
     def _bind(self, name: str, value: Any) -> Any:
         """A computed value gets a name in the kernel, so that later stores do not change it."""
         if not isinstance(value, Value):
-            return self._settled(value)
+            return settled(self.builder, value)
         if isinstance(value.expr, (Const, Var)):
             return known(value)
         if self.builder.launch is None and not reads_memory(value.expr):
             return value
         return Value(self.builder.let(value.expr, name))
-
-    def _settled(self, value: Any) -> Any:
-        """`value`, with the reads of memory in it (and in the containers it is) done here."""
-        if isinstance(value, Value):
-            settled = isinstance(value, VarRef) or not reads_memory(value.expr)
-            return value if settled else Value(self.builder.let(value.expr, "t"))
-        if isinstance(value, tuple):
-            parts = [self._settled(v) for v in cast("tuple[Any, ...]", value)]
-            make = getattr(cast("Any", value), "_make", tuple)  # a named tuple stays one
-            return make(parts)
-        if type(value) is list:
-            items = cast("list[Any]", value)
-            items[:] = [self._settled(v) for v in items]
-        elif type(value) is dict:
-            table = cast("dict[Any, Any]", value)
-            table.update({key: self._settled(v) for key, v in table.items()})
-        return cast("Any", value)
 
     def augment(self, k: int, name: str, op: str, current: Any, value: Any) -> Any:
         """`name op= value`."""
@@ -281,6 +266,8 @@ class Tracer:
         if isinstance(current, VarRef):
             current.set(BINARY[op](Value(current.expr), value))
             return current
+        if isinstance(current, (list, dict, set)):
+            check_change(self.builder, current)
         return self._bind(name, IN_PLACE[op](current, value))
 
     def augment_item(self, k: int, obj: Any, index: Any, op: str, value: Any) -> None:
@@ -300,7 +287,11 @@ class Tracer:
             if isinstance(current, VarRef) and is_scalar(value) and not isinstance(value, VarRef):
                 current.set(value)
                 return
-            value = self._settled(value)
+            value = settled(self.builder, value)
+            # A new key with a value of the kernel ends with the block, as a name does.
+            new = isinstance(obj, dict) and not is_slot and not is_static(value)
+            if not new and not (is_slot and same_constant(current, value)):
+                check_change(self.builder, obj)
         obj[index] = value
 
     def frozen(self, k: int, value: Any) -> Any:
@@ -311,7 +302,9 @@ class Tracer:
 
     def _frozen(self, value: Any) -> Any:
         if type(value) in (tuple, list):
-            return type(value)(self._frozen(v) for v in value)
+            parts = [self._frozen(v) for v in value]
+            same = all(a is b for a, b in zip(value, parts, strict=True))
+            return value if same else type(value)(parts)
         if isinstance(value, VarRef) and self._is_new(value):
             return value
         if isinstance(value, Value) and reads_memory(value.expr):

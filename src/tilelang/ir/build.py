@@ -88,10 +88,12 @@ class Builder:
     loops: list[str] = field(default_factory=list[str])
     ranges: dict[Var, Interval] = field(default_factory=dict[Var, Interval])
     values: dict[Var, Expr] = field(default_factory=dict[Var, Expr])
+    homes: dict[int, tuple[object, int]] = field(default_factory=dict[int, "tuple[object, int]"])
     eager: Eager = field(default_factory=Eager)
     _names: set[str] = field(default_factory=set[str])
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
     _visible: list[set[str]] = field(default_factory=lambda: [set[str]()])
+    _opened: list[int] = field(default_factory=lambda: [0])
     _reads: dict[int, tuple[Load, int]] = field(default_factory=dict[int, tuple[Load, int]])
     _writes: dict[str, list[Loc | None]] = field(default_factory=dict[str, "list[Loc | None]"])
     _storage: dict[str, str] = field(default_factory=dict[str, str])
@@ -165,6 +167,12 @@ class Builder:
         return self._storage.get(buffer.name, buffer.name)
 
     @property
+    def region(self) -> int:
+        """A number for the branch or loop that is traced; 0 where each statement runs once."""
+        once = 1 if self.launch is None else 2
+        return self._opened[-1] if len(self._blocks) > once else 0
+
+    @property
     def position(self) -> int:
         """How many statements the current block has so far."""
         return len(self._blocks[-1])
@@ -215,10 +223,13 @@ class Builder:
         """Begin a nested block."""
         self._blocks.append([])
         self._visible.append(set())
+        self._opened[0] += 1
+        self._opened.append(self._opened[0])
 
     def close(self) -> tuple[Stmt, ...]:
         """End the nested block and give its statements."""
         self._visible.pop()
+        self._opened.pop()
         return tuple(self._blocks.pop())
 
     @property
