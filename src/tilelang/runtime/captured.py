@@ -73,11 +73,10 @@ def _value(x: Any, seen: set[int]) -> Any:
     if isinstance(x, _PLAIN):
         return frozen(x)
     if isinstance(x, (list, tuple, set, frozenset)):
-        parts = [_value(v, seen) for v in cast("list[Any]", x)]
-        return (
-            type(x).__name__,
-            frozenset(parts) if isinstance(x, (set, frozenset)) else (*parts,),
-        )
+        items = cast("list[Any]", x)
+        parts = [_value(v, seen) for v in items]
+        unordered = isinstance(items, (set, frozenset))
+        return (type(items).__name__, frozenset(parts) if unordered else (*parts,))
     if isinstance(x, Mapping):
         pairs = cast("Mapping[Any, Any]", x).items()
         return ("dict", tuple((_value(k, seen), _value(v, seen)) for k, v in pairs))
