@@ -91,7 +91,7 @@ def one_block_of_a_cluster():
 
 @T.prim_func
 def flag_that_nobody_sets(F: T.Tensor((2,), "int32")):
-    with T.Kernel(3, threads=64) as bx:
+    with T.Kernel(3, threads=64):
         tx = T.get_thread_binding()
         if tx == 0:
             while T.atomic_load(F[0], "acquire") < 3:
@@ -102,7 +102,7 @@ def flag_that_nobody_sets(F: T.Tensor((2,), "int32")):
 
 @T.prim_func
 def counts_for_ever(F: T.Tensor((2,), "int32")):
-    with T.Kernel(2, threads=32) as bx:
+    with T.Kernel(2, threads=32):
         rounds = T.alloc_var("int32", init=0)
         while T.atomic_load(F[0], "acquire") == 0:
             rounds = rounds + 1
@@ -189,7 +189,7 @@ def barrier_in_a_branch(A: T.Tensor((64,), "int32")):
 
 @T.prim_func
 def fault_of_a_thread(A: T.Tensor((256,), "int32")):
-    with T.Kernel(2, threads=(128, 2)) as bx:
+    with T.Kernel(2, threads=(128, 2)):
         x, y = T.get_thread_binding(0), T.get_thread_binding(1)
         s = T.alloc_shared((128,), "int32")
         bar = T.alloc_barrier(256)

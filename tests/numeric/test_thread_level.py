@@ -27,7 +27,9 @@ def halves(*shape, seed=0):
 def plain_gemm(m, n, k, bm, bn, bk, trips):
     @T.prim_func
     def main(
-        A: T.Tensor((m, k), "float16"), B: T.Tensor((k, n), "float16"), C: T.Tensor((m, n), "float32")
+        A: T.Tensor((m, k), "float16"),
+        B: T.Tensor((k, n), "float16"),
+        C: T.Tensor((m, n), "float32"),
     ):
         with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=128) as (bx, by):
             As = T.alloc_shared((bm, bk), "float16")
@@ -48,7 +50,9 @@ def ws_gemm(m, n, k, bm, bn, bk, trips, stages):
 
     @T.prim_func
     def main(
-        A: T.Tensor((m, k), "float16"), B: T.Tensor((k, n), "float16"), C: T.Tensor((m, n), "float32")
+        A: T.Tensor((m, k), "float16"),
+        B: T.Tensor((k, n), "float16"),
+        C: T.Tensor((m, n), "float32"),
     ):
         with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=256) as (bx, by):
             As = T.alloc_shared((stages, bm, bk), "float16")
@@ -99,9 +103,11 @@ def test_two_consumer_groups_and_a_producer(stages, use_wgmma):
 
     @T.prim_func
     def main(
-        A: T.Tensor((m, k), "float16"), B: T.Tensor((k, n), "float16"), C: T.Tensor((m, n), "float32")
+        A: T.Tensor((m, k), "float16"),
+        B: T.Tensor((k, n), "float16"),
+        C: T.Tensor((m, n), "float32"),
     ):
-        with T.Kernel(1, 1, threads=384) as (bx, by):
+        with T.Kernel(1, 1, threads=384):
             As = T.alloc_shared((stages, bm, bk), "float16")
             Bs = T.alloc_shared((stages, bk, bn), "float16")
             C0 = T.alloc_fragment((64, bn), "float32")
@@ -140,7 +146,7 @@ def test_two_consumer_groups_and_a_producer(stages, use_wgmma):
 
 def test_groups_by_conditions_on_the_thread_index():
     """`if tx < 32 ... elif tx < 64 ... else`: each part runs as a team of whole warps."""
-    m, n, k, bk = 64, 40, 96, 32
+    m, k, bk = 64, 96, 32
 
     @T.prim_func
     def main(A: T.Tensor((m, k), "float32"), S: T.Tensor((3, m), "float32")):
@@ -151,14 +157,13 @@ def test_groups_by_conditions_on_the_thread_index():
             full = T.alloc_barrier([32] * 2)
             free = T.alloc_barrier([64] * 2)
             tx = T.get_thread_binding()
-            warp = tx // 32
             for ko in range(k // bk):
                 s = ko % 2
                 if tx < 32:
                     T.mbarrier_wait_parity(free[s], (ko // 2) % 2 ^ 1)
                     T.tma_copy(A[0, ko * bk], As[s, :, :], barrier=full[s])
                     T.mbarrier_arrive(full[s])
-                elif 64 <= tx and tx < 128:
+                elif tx >= 64 and tx < 128:
                     T.mbarrier_wait_parity(full[s], (ko // 2) % 2)
                     T.copy(As[s, :, :], tile)
                     T.reduce_sum(tile, part, dim=1)
@@ -167,7 +172,7 @@ def test_groups_by_conditions_on_the_thread_index():
 
     a = np.random.default_rng(2).standard_normal((m, k)).astype(np.float32)
     got = np.zeros((3, m), np.float32)
-    # The compiler's own check refuses operations of a team under such conditions; the emulator runs.
+    # The compiler's check refuses operations of a team under such conditions; the emulator runs.
     from tilelang.emulator import translate
 
     translate(main.ir).run({"A": a, "S": got})
@@ -412,7 +417,7 @@ def test_groups_count_for_each_thread_by_itself():
 
 @pytest.mark.parametrize("rows", [1, 5, 16])
 def test_gathered_rows_arrive_at_an_mbarrier(rows):
-    """A producer group gathers rows with cp.async; each of its threads arrives when its are done."""
+    """A producer group gathers rows with cp.async; each thread arrives when its own are done."""
 
     @T.prim_func
     def main(
@@ -454,7 +459,9 @@ def test_gathered_rows_arrive_at_an_mbarrier(rows):
 def test_wgmma_is_not_there_before_its_wait():
     @T.prim_func
     def main(
-        A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 16), "float16"), C: T.Tensor((2, 64, 16), "float32")
+        A: T.Tensor((64, 32), "float16"),
+        B: T.Tensor((32, 16), "float16"),
+        C: T.Tensor((2, 64, 16), "float32"),
     ):
         with T.Kernel(1, threads=128):
             As = T.alloc_shared((64, 32), "float16")
@@ -480,7 +487,9 @@ def test_wgmma_groups_are_complete_in_order():
 
     @T.prim_func
     def main(
-        A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 16), "float16"), C: T.Tensor((2, 64, 16), "float32")
+        A: T.Tensor((64, 32), "float16"),
+        B: T.Tensor((32, 16), "float16"),
+        C: T.Tensor((2, 64, 16), "float32"),
     ):
         with T.Kernel(1, threads=128):
             As = T.alloc_shared((64, 32), "float16")
@@ -506,7 +515,11 @@ def test_wgmma_groups_are_complete_in_order():
 
 def test_an_operand_that_is_overwritten_before_the_wait_may_be_read_after():
     @T.prim_func
-    def main(A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 16), "float16"), C: T.Tensor((64, 16), "float32")):
+    def main(
+        A: T.Tensor((64, 32), "float16"),
+        B: T.Tensor((32, 16), "float16"),
+        C: T.Tensor((64, 16), "float32"),
+    ):
         with T.Kernel(1, threads=128):
             As = T.alloc_shared((64, 32), "float16")
             Bs = T.alloc_shared((32, 16), "float16")
@@ -727,7 +740,9 @@ def test_stream_k_with_a_fix_up_by_flags(tiles, blocks):
             at = T.alloc_var("int32", init=bx * per)
             while at < T.min((bx + 1) * per, total):
                 tile = T.alloc_var("int32", init=at // iters)
-                end = T.alloc_var("int32", init=T.min(T.min((bx + 1) * per, total), (tile + 1) * iters))
+                end = T.alloc_var(
+                    "int32", init=T.min(T.min((bx + 1) * per, total), (tile + 1) * iters)
+                )
                 T.clear(acc)
                 for k in T.serial(end - at):
                     T.copy(A[tile * bm, (at + k) % iters * bk], As)
@@ -916,7 +931,11 @@ def test_what_an_arm_may_contain(capsys):
     """Parallel loops, reducers, views, variables, local arrays, allocations in loops, prints."""
 
     @T.prim_func
-    def main(A: T.Tensor((4, 64), "float32"), B: T.Tensor((2, 4, 64), "float32"), S: T.Tensor((4,), "float32")):
+    def main(
+        A: T.Tensor((4, 64), "float32"),
+        B: T.Tensor((2, 4, 64), "float32"),
+        S: T.Tensor((4,), "float32"),
+    ):
         with T.Kernel(1, threads=256):
             tx = T.get_thread_binding()
             both = T.alloc_shared((4, 64), "float32")
@@ -943,11 +962,10 @@ def test_what_an_arm_may_contain(capsys):
                 acc = T.alloc_reducer((1,), "float32", op="sum")
                 total = T.alloc_fragment((1,), "float32")
                 for k in T.serial(4):
-                    T.fill(acc, 0.0)
+                    T.reducer_init(acc)
                     for i in T.Parallel(64):
-                        acc[0] += both[k, i]
-                    T.finalize_reducer(acc)
-                    T.copy(acc, total)
+                        T.reducer_update(acc[0], both[k, i])
+                    T.finalize_reducer(acc, total)
                     S[k] = total[0]
             T.sync_threads()
             T.copy(both, B[1, :, :])

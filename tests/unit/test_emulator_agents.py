@@ -253,7 +253,9 @@ def test_blocks_come_cluster_by_cluster(grid, cluster):
     assert len(every) == len(set(every)) == int(np.prod(grid))
     dims = (*cluster, 1, 1, 1)[:3]
     for blocks in groups:
-        assert len({tuple(i // d for i, d in zip(b.index, dims, strict=False)) for b in blocks}) == 1
+        assert (
+            len({tuple(i // d for i, d in zip(b.index, dims, strict=False)) for b in blocks}) == 1
+        )
         for b in blocks:
             within = [i % d for i, d in zip((*b.index, 0, 0)[:3], dims, strict=True)]
             assert b.rank == within[0] + dims[0] * (within[1] + dims[1] * within[2])

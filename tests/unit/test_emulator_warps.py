@@ -162,7 +162,9 @@ def test_reductions_leave_out_lanes_that_are_not_there(count):
         for fn, fold in (("warp_reduce_sum", sum), ("warp_reduce_max", max)):
             got = warps.of_warp(fn, (values,), (), active, (count,))
             want = by_lane(
-                count, active, lambda lanes, k, f=fold: f(int(values[t]) for t in lanes.values())
+                count,
+                active,
+                lambda ls, k, f=fold, v=values: f(int(v[t]) for t in ls.values()),
             )
             compare(got, want, active)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -45,8 +45,9 @@ def agents_of(block: BlockState) -> list[Agent]:
 
 def at(index: Any, lane: int) -> int:
     """The index of one lane."""
-    if isinstance(index, np.ndarray) and index.ndim:
-        return int(index[lane if index.shape[0] > 1 else 0])
+    if isinstance(index, np.ndarray):
+        flat = cast(Array, index).ravel()
+        return int(flat[lane if flat.size > 1 else 0])
     return int(index)
 
 
@@ -86,13 +87,17 @@ class Agent:
         """How many threads are active."""
         return self.count if mask is None else int(np.broadcast_to(mask, (self.count,)).sum())
 
-    def distinct(self, mask: Mask | None, *values: Any) -> list[tuple[tuple[Any, ...], Mask | None]]:
+    def distinct(
+        self, mask: Mask | None, *values: Any
+    ) -> list[tuple[tuple[Any, ...], Mask | None]]:
         """The different values that active threads have, and which threads have them."""
         if not any(isinstance(v, np.ndarray) for v in values):
             return [(values, mask)]
         rows = np.stack([np.broadcast_to(v, (self.count,)) for v in values])
         live = self.active(mask) if mask is not None else None
-        here = np.ones(self.count, np.bool_) if mask is None else np.broadcast_to(mask, (self.count,))
+        here = (
+            np.ones(self.count, np.bool_) if mask is None else np.broadcast_to(mask, (self.count,))
+        )
         if live == 0:
             return []
         found = np.unique(rows[:, here], axis=1)
@@ -114,7 +119,7 @@ class Agent:
         _, where = np.unique(group, return_index=True)
         return [int(lanes[k]) for k in where]
 
-    # -- memory ---------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     def shared(self, name: str, shape: tuple[int, ...], dtype: DType, takers: int) -> Array:
         """Memory of the block: the first of the `takers` agents that gets here makes it, anew each
@@ -147,7 +152,7 @@ class Agent:
         other = block.piece(name, turn, own.array.shape, own.dtype)
         return twin(tile, own.array, other.array)
 
-    # -- barriers -------------------------------------------------------------------------------------
+    # -- barriers ----------------------------------------------------------------------------------
 
     def meet(self, team: Team, name: str, loc: Loc | None) -> Generator[Wait, None, bool]:
         """Wait for the agents of a team. True for one of them only."""
@@ -237,7 +242,7 @@ class Agent:
         """Threads have ended."""
         self.block.leave(self.threads(mask))
 
-    # -- mbarriers ------------------------------------------------------------------------------------
+    # -- mbarriers ---------------------------------------------------------------------------------
 
     def bar(self, bars: list[Mbarrier], index: int, loc: Loc | None) -> Mbarrier:
         """One element of a buffer of mbarriers."""
@@ -293,7 +298,7 @@ class Agent:
                 now = bar.phase
                 yield Wait(lambda b=bar, n=now: b.phase != n, bar.missing, loc, lanes, bar)
 
-    # -- asynchronous work ----------------------------------------------------------------------------
+    # -- asynchronous work -------------------------------------------------------------------------
 
     def issue(
         self,
@@ -379,7 +384,12 @@ class Agent:
         self.issue("bulk", Op(run, loc, fetch), self.leader(lane))
 
     def load(
-        self, copy: Copy, src: Tile, dst: Tile, bar: tuple[list[Mbarrier], int, str], loc: Loc | None
+        self,
+        copy: Copy,
+        src: Tile,
+        dst: Tile,
+        bar: tuple[list[Mbarrier], int, str],
+        loc: Loc | None,
     ) -> None:
         """A bulk copy that adds its bytes to what a barrier expects, and completes on it. `bar` is
         the buffer, the index, and the buffer's name where it is the barrier of the cluster.

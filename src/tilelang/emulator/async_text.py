@@ -1,12 +1,12 @@
 """The text of barriers, and of asynchronous copies and products.
 
-What enters: the statements of `ir.sync`. What leaves: calls of an `Agent`. `STATEMENTS` is the table
-of them.
+What enters: the statements of `ir.sync`. What leaves: calls of an `Agent`. `STATEMENTS` is the
+table of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from tilelang.ir.expr import Region, int_value
 from tilelang.ir.tile import Alloc, Copy, Gemm, Stmt, SyncThreads
 from tilelang.scopes import Memory, memory_of
 
-# -- barriers ------------------------------------------------------------------------------------------
+# -- barriers --------------------------------------------------------------------------------------
 
 
 def _by_threads(u: Unit, stmt: Stmt) -> None:
@@ -112,7 +112,7 @@ def _nothing(u: Unit, stmt: Stmt) -> None:
     """What orders accesses or registers has no meaning where accesses happen in order."""
 
 
-# -- operations that one thread issues -----------------------------------------------------------------
+# -- operations that one thread issues -------------------------------------------------------------
 
 
 def _picked(v: Val, lane: str, u: Unit) -> str:
@@ -135,7 +135,7 @@ def _tile(u: Unit, region: Region, lane: str) -> str:
 @contextmanager
 def _led(
     u: Unit, stmt: Stmt, *regions: Region, scope: int | None = None
-) -> Iterator[tuple[str, list[str]]]:
+) -> Generator[tuple[str, list[str]]]:
     """Lines for each thread that issues an operation: the text of its lane, and its regions."""
     _by_threads(u, stmt)
     for region in regions:
@@ -225,7 +225,7 @@ def _store_wait(u: Unit, stmt: sync.TmaStoreWait) -> None:
     u.w.line(f"agent.wait_group('bulk', {stmt.count}, {u.mask_text}, read={stmt.read})")
 
 
-# -- cp.async ------------------------------------------------------------------------------------------
+# -- cp.async --------------------------------------------------------------------------------------
 
 
 def _async_copy(u: Unit, stmt: sync.AsyncCopy) -> None:
@@ -285,7 +285,7 @@ def _cp_async_arrive(u: Unit, stmt: sync.CpAsyncArrive) -> None:
     u.w.line(f"agent.hand_over('cp.async', {bars}, {u.mask_text}, {loc_text(u, stmt)})")
 
 
-# -- products ------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 def _async_gemm(u: Unit, stmt: sync.AsyncGemm) -> None:

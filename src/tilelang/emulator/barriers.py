@@ -1,7 +1,7 @@
 """Barriers, and what agents wait for at them.
 
-What enters: arrivals, expected bytes, and work that completes on a barrier. What leaves: phases that
-complete, and words for a report of who is missing. Names and meanings follow the PTX ISA.
+What enters: arrivals, expected bytes, and work that completes on a barrier. What leaves: phases
+that complete, and words for a report of who is missing. Names and meanings follow the PTX ISA.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from tilelang.errors import Loc, error
 class Wait:
     """What an agent waits for: `ready` says whether it is there, `what` names it for a report.
 
-    `at` is the mbarrier that is waited for, whose work is carried out for the sake of this wait.
-    `lanes` are the threads of the agent that wait, None for all of them. `spins` marks the turn of a loop that reads memory until it changes: it is always ready.
+    `lanes` are the threads of the agent that wait, None for all of them. `at` is the mbarrier that
+    is waited for, whose work is carried out for the sake of this wait. `spins` marks the turn of a
+    loop that reads memory until it changes: it is always ready.
     """
 
     ready: Callable[[], bool]

@@ -1,5 +1,5 @@
-"""The blocks of a launch whose threads wait for each other: their memory, their barriers, and who is
-still there.
+"""The blocks of a launch whose threads wait for each other: their memory, their barriers, and who
+is still there.
 
 What enters: the shape of the launch. What leaves: state that the agents of a block, of its cluster
 and of the grid share.
@@ -139,7 +139,7 @@ class BlockState:
         self.memory: dict[str, dict[int, Piece]] = {}
         self.made: dict[Any, Any] = {}
         self.told: dict[Team, tuple[Any, ...]] = {}
-        self.meetings: dict[Any, Meeting] = {}
+        self.meetings: dict[tuple[str, Team | int], Meeting] = {}
         self.groups: dict[str, Groups] = {}
         self.bars: dict[str, list[Mbarrier]] = {}
         self.loads: list[Op] = []
@@ -169,7 +169,7 @@ class BlockState:
         self._running -= 1
         return not self._running
 
-    def meeting(self, key: Any, name: str) -> Meeting:
+    def meeting(self, key: tuple[str, Team | int], name: str) -> Meeting:
         """The barrier of this key."""
         return self.meetings.setdefault(key, Meeting(name))
 
@@ -181,9 +181,9 @@ class BlockState:
         if now == before:
             return
         self.grid.missing += (now if now < self.crew.count else 0) - before
-        for (_, team), meeting in self.meetings.items():
-            if isinstance(team, tuple):
-                meeting.settle(self.alive(team))
+        for (_, who), meeting in self.meetings.items():
+            if isinstance(who, tuple):
+                meeting.settle(self.alive(who))
         self.cluster.settle()
         self.grid.barrier.settle(self.grid.needed())
 
@@ -225,7 +225,7 @@ class BlockState:
 
 
 def twin(tile: Tile, own: Array, other: Array) -> Tile:
-    """The region of another block's memory at the place of `tile`, which lies in the buffer `own`."""
+    """The region of another block's memory at the place of `tile`, which lies in `own`."""
     if tile.array is own:
         return tile._replace(array=other)
     start = tile.array.__array_interface__["data"][0] - own.__array_interface__["data"][0]

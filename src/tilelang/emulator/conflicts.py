@@ -1,8 +1,8 @@
 """Where the compiler puts barriers: accesses of a team's memory that need one between them.
 
-What enters: the statements that several agents run at their own pace, in order. What leaves: whether
-one of them may meet what an earlier one touched. TileLang inserts such barriers for shared memory;
-here agents meet at the same places.
+What enters: the statements that several agents run at their own pace, in order. What leaves:
+whether one of them may meet what an earlier one touched. TileLang inserts such barriers for shared
+memory; here agents meet at the same places.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tilelang.emulator.teams import Threads
 from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region
 from tilelang.ir.node import Effect, Node
 from tilelang.ir.tile import Stmt, Store, StoreVector
+
+_Element = Load | LoadVector | Store | StoreVector
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,12 @@ def _apart(a: Access, b: Access, agent_of: list[int]) -> bool:
         if owner.setdefault(place, agent) != agent:
             return False
     return all(
-        owner.get(place, agent) == agent
-        for place, agent in zip(b.places, agent_of, strict=True)
+        owner.get(place, agent) == agent for place, agent in zip(b.places, agent_of, strict=True)
     )
 
 
 class Finder:
-    """Finds the accesses of statements. `tracked` says which buffers count, `root` who owns them."""
+    """Finds the accesses of statements: to buffers that are `tracked`, by the `root` of each."""
 
     def __init__(
         self, threads: Threads, tracked: Callable[[Buffer], bool], root: Callable[[str], str]
@@ -93,34 +94,32 @@ class Finder:
 
     def reads(self, e: Expr) -> list[Access]:
         """The accesses of an expression."""
-        return [self._element(n, False) for n in nodes_of(e) if self._load(n)]
+        return list(self._loads(nodes_of(e)))
 
-    def _load(self, node: Node) -> bool:
-        return isinstance(node, (Load, LoadVector)) and self._tracked(node.buffer)
+    def _loads(self, nodes: Iterator[Node]) -> Iterator[Access]:
+        for node in nodes:
+            if isinstance(node, (Load, LoadVector)) and self._tracked(node.buffer):
+                yield self._element(node, write=False)
 
     def _of(self, stmt: Stmt, nodes: Iterator[Node]) -> Iterator[Access]:
-        for node in nodes:
-            if self._load(node):
-                yield self._element(node, False)
+        yield from self._loads(nodes)
         if isinstance(stmt, (Store, StoreVector)):
             if self._tracked(stmt.buffer):
-                yield self._element(stmt, True)
+                yield self._element(stmt, write=True)
             return
         for effect, node in stmt.effects():
             buffer = node.buffer if isinstance(node, Region) else node
             if isinstance(buffer, Buffer) and self._tracked(buffer):
                 yield Access(self._root(buffer.name), bool(effect & Effect.WRITE), None)
 
-    def _element(self, node: Node, write: bool) -> Access:
-        buffer: Buffer = node.buffer  # pyright: ignore[reportAttributeAccessIssue]
-        root = self._root(buffer.name)
-        if root != buffer.name or isinstance(node, (LoadVector, StoreVector)):
+    def _element(self, node: _Element, *, write: bool) -> Access:
+        root = self._root(node.buffer.name)
+        if root != node.buffer.name or isinstance(node, (LoadVector, StoreVector)):
             return Access(root, write, None)
         flat = np.zeros(self._threads.count, np.int64)
-        for index in node.indices:  # pyright: ignore[reportAttributeAccessIssue]
+        for index in node.indices:
             values = self._threads.values(index)
             if values is None:
                 return Access(root, write, None)
             flat = flat * (1 << 16) + values
         return Access(root, write, tuple(flat.tolist()))
-

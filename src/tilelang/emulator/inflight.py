@@ -15,15 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tilelang.errors import Loc
+from tilelang.ir.sync import GROUP
 
 Threads = npt.NDArray[np.bool_]
 """Some threads of a block: true for those meant."""
 
-GROUP = 128
-
 
 class Op:
-    """One asynchronous operation. `run` carries it out; `fetch`, if given, only reads its source."""
+    """One asynchronous operation. `run` carries it out; `fetch`, if given, only reads."""
 
     def __init__(
         self,
@@ -79,7 +78,9 @@ class Share(Enum):
 class Issued:
     """An operation in groups: which threads still have to wait for it, and their group's number."""
 
-    def __init__(self, op: Op, threads: Threads, numbers: npt.NDArray[np.int64], share: Share):
+    def __init__(
+        self, op: Op, threads: Threads, numbers: npt.NDArray[np.int64], share: Share
+    ) -> None:
         self.op = op
         self.left = threads.copy()
         self.numbers = numbers.copy()

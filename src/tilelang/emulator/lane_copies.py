@@ -1,7 +1,7 @@
 """Copies of a few elements by each thread for itself (`cp.async` by its PTX form).
 
-What enters: where each thread copies from and to. What leaves: two functions of the threads that are
-meant: one that copies, and one that makes the destination undefined.
+What enters: where each thread copies from and to. What leaves: two functions of the threads that
+are meant: one that copies, and one that makes the destination undefined.
 """
 
 from __future__ import annotations

@@ -8,20 +8,22 @@ missing.
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tilelang.emulator.agents import LOOP, Agent, Steps
 from tilelang.emulator.barriers import Mbarrier
 from tilelang.emulator.blocks import BlockState
+from tilelang.emulator.storage import Array
 from tilelang.errors import DeadlockError, Diagnostic, Loc
 
 Live = tuple[Agent, Steps]
 
-# Rounds in which agents only turned in loops that wait for memory. A loop that counts its rounds may
-# end some time, so what has not changed is looked at first; this many turns are taken for endless.
+# Rounds in which agents only turned in loops that wait for memory. A loop that counts its rounds
+# may end some time, so whether anything changes is looked at; so many turns are taken for endless.
 _ENDLESS_TURNS = 1_000_000
 _FIRST_LOOK = 8
 # How many places and groups of threads a report names.
@@ -109,7 +111,7 @@ class Schedule:
         """A digest of all that the agents can see or remember."""
         digest, known = hashlib.blake2b(digest_size=16), set[int]()
         for agent, steps in self._live:
-            for name, value in steps.gi_frame.f_locals.items():
+            for name, value in inspect.getgeneratorlocals(steps).items():
                 _add(digest, known, name, value)
             for turns in agent.block.memory.values():
                 for piece in turns.values():
@@ -119,11 +121,12 @@ class Schedule:
 
 def _add(digest: Any, known: set[int], name: str, value: Any) -> None:
     if isinstance(value, np.ndarray):
-        if id(value) not in known:
-            known.add(id(value))
-            digest.update(value.tobytes())
+        array = cast(Array, value)
+        if id(array) not in known:
+            known.add(id(array))
+            digest.update(array.tobytes())
     elif isinstance(value, list):
-        for bar in value:  # pyright: ignore[reportUnknownVariableType]
+        for bar in cast("list[Any]", value):
             if isinstance(bar, Mbarrier):
                 digest.update(repr(bar.state()).encode())
     elif isinstance(value, (bool, int, float, np.generic)):
@@ -172,7 +175,9 @@ def _who(agents: list[Agent]) -> str:
             else:
                 groups.append((agent.block, thread, thread + 1))
     words = [
-        f"{b.name()}, thread {low}" if high == low + 1 else f"{b.name()}, threads {low} to {high - 1}"
+        f"{b.name()}, thread {low}"
+        if high == low + 1
+        else f"{b.name()}, threads {low} to {high - 1}"
         for b, low, high in groups[:_GROUPS]
     ]
     more = len(groups) - _GROUPS

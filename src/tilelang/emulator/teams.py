@@ -1,14 +1,15 @@
 """Which threads of a block part ways, as far as the program says so by their indices.
 
 What enters: a launch. What leaves: the division of its threads into agents, each of which runs in
-lockstep, and for every condition the threads that take it. A condition that whole warps decide alike
-sends agents different ways; others are masks inside an agent.
+lockstep, and for every condition the threads that take it. A condition that whole warps decide
+alike sends agents different ways; others are masks inside an agent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.special import COLLECTIVES, Collective, Group, ReducerFinalize, ReducerInit
+from tilelang.ir.sync import GROUP, WARP
 from tilelang.ir.tile import (
     Atomic,
     Block,
@@ -52,12 +54,10 @@ from tilelang.ir.tile import (
     While,
 )
 
-WARP, GROUP = 32, 128
-
 Truth = npt.NDArray[np.bool_]
 Values = npt.NDArray[np.int64]
 
-# -- what a launch waits for ---------------------------------------------------------------------------
+# -- what a launch waits for -----------------------------------------------------------------------
 
 _NO_AGENT = (sync.SyncWarp, sync.Fence, sync.LaunchDependency)
 _BLOCKING = (sync.MbarWait, sync.SyncGrid, sync.ClusterBarrier, sync.WarpSpecialize)
@@ -153,7 +153,7 @@ def all_blocks_at_once(body: Block) -> bool:
     )
 
 
-# -- values of each thread -----------------------------------------------------------------------------
+# -- values of each thread -------------------------------------------------------------------------
 
 _OPS: dict[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.ADD: np.add,
@@ -177,9 +177,7 @@ _OPS: dict[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.SHL: np.left_shift,
     BinaryOp.SHR: np.right_shift,
 }
-_DIVISIONS = frozenset(
-    {BinaryOp.FLOORDIV, BinaryOp.FLOORMOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD}
-)
+_DIVISIONS = frozenset({BinaryOp.FLOORDIV, BinaryOp.FLOORMOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD})
 _TRUNCATED = {BinaryOp.TRUNCDIV: np.floor_divide, BinaryOp.TRUNCMOD: np.mod}
 
 
@@ -193,9 +191,7 @@ class Threads:
         self._known: dict[str, Values] = {
             v.name: a for v, a in zip(launch.thread_vars, (x, y, z), strict=False)
         }
-        self._parting = {
-            v.name for v, n in zip(launch.thread_vars, extents, strict=False) if n > 1
-        }
+        self._parting = {v.name for v, n in zip(launch.thread_vars, extents, strict=False) if n > 1}
         self._lets: dict[str, Expr] = {}
         for stmt in statements(launch.body):
             if isinstance(stmt, Let):
@@ -209,23 +205,24 @@ class Threads:
         """The value of an integer expression in every thread; None where that is not known."""
         match e:
             case Const() if not e.dtype.is_float:
-                return np.full(self.count, int(e.value), np.int64)
-            case Var() if e.name in self._known:
-                return self._known[e.name]
+                found = np.full(self.count, int(e.value), np.int64)
             case Var() if e.name in self._lets:
-                return self.values(self._lets[e.name])
+                found = self.values(self._lets[e.name])
+            case Var():
+                found = self._known.get(e.name)
             case Binary():
-                return self._binary(e)
+                found = self._binary(e)
             case Unary(op=UnaryOp.NOT):
                 a = self.values(e.a)
-                return None if a is None else (a == 0).astype(np.int64)
+                found = None if a is None else (a == 0).astype(np.int64)
             case Cast() if e.type.is_integer and e.a.dtype.is_integer and e.type.bits >= 32:
-                return self.values(e.a)
+                found = self.values(e.a)
             case Select():
                 c, t, f = (self.values(p) for p in (e.cond, e.t, e.f))
-                return None if c is None or t is None or f is None else np.where(c != 0, t, f)
+                found = None if c is None or t is None or f is None else np.where(c != 0, t, f)
             case _:
-                return None
+                found = None
+        return found
 
     def _binary(self, e: Binary) -> Values | None:
         a, b = self.values(e.a), self.values(e.b)
@@ -314,7 +311,7 @@ def registers(body: Block, threads: Threads) -> set[str]:
     return found - shared
 
 
-# -- division into agents ------------------------------------------------------------------------------
+# -- division into agents --------------------------------------------------------------------------
 
 
 def parted(body: Block, threads: Threads) -> dict[int, Split]:
@@ -358,7 +355,7 @@ def division(body: Block, threads: Threads, splits: dict[int, Split], lanes: Lan
     rows = np.stack(marks)
     new = np.flatnonzero((rows[:, 1:] != rows[:, :-1]).any(axis=0)) + 1
     bounds = [0, *(int(k) * WARP for k in new), threads.count]
-    return [b - a for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [b - a for a, b in pairwise(bounds)]
 
 
 def _every_warp(threads: Threads) -> list[int]:
@@ -395,4 +392,3 @@ def needs_agents(body: Block, threads: Threads) -> bool:
         if isinstance(stmt, While) and watches(stmt):
             return True
     return bool(parted(body, threads))
-

@@ -51,6 +51,7 @@ from tilelang.ir.tile import (
 )
 from tilelang.scopes import Memory, memory_of
 
+
 @dataclass
 class Ways:
     """How the threads of the block part ways in the kernel that is being translated."""
@@ -69,7 +70,7 @@ class Ways:
         return tuple(k for k in self.team if bool(split[firsts[k]]))
 
 
-# -- the head of a kernel ------------------------------------------------------------------------------
+# -- the head of a kernel --------------------------------------------------------------------------
 
 
 def enter(u: Unit, launch: Launch, extents: tuple[int, ...]) -> None:
@@ -102,7 +103,7 @@ def _tracked(u: Unit, buffer: Buffer) -> bool:
 
 
 def lanes(u: Unit, launch: Launch) -> str:
-    """Make the threads of an agent the lanes, in one axis, x fastest. Gives the name of the crew."""
+    """Make the threads of an agent the lanes, in one axis, x fastest; gives the crew's name."""
     ways = ways_of(u)
     if u.checks is not None:
         raise error(
@@ -142,7 +143,7 @@ def takers(u: Unit) -> int:
     return len(ways_of(u).team)
 
 
-# -- who carries a statement out -----------------------------------------------------------------------
+# -- who carries a statement out -------------------------------------------------------------------
 
 
 def statement(u: Unit, stmt: Stmt, translate: Callable[[], None]) -> None:
@@ -331,7 +332,7 @@ def before_round(u: Unit, loop: While) -> None:
         ways.ledger.add(*reads)
 
 
-# -- parting -------------------------------------------------------------------------------------------
+# -- parting ---------------------------------------------------------------------------------------
 
 
 def _uniform_if(u: Unit, stmt: If) -> None:

@@ -1,8 +1,8 @@
 """What the threads of a warp or block do together, on arrays of one value per thread.
 
-What enters: the statement `Collective` and its values. What leaves: one value per thread. Threads are
-counted x fastest, 32 to a warp. A lane that does not take part, or does not exist, is not read: who
-would get its value keeps its own, which the hardware leaves undefined.
+What enters: the statement `Collective` and its values. What leaves: one value per thread. Threads
+are counted x fastest, 32 to a warp. A lane that does not take part, or does not exist, is not read:
+who would get its value keeps its own, which the hardware leaves undefined.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Val
 from tilelang.errors import Loc, error
 from tilelang.ir.special import COLLECTIVES, Collective, Group
+from tilelang.ir.sync import WARP
 
-WARP = 32
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
@@ -39,15 +39,19 @@ def collective(u: Unit, stmt: Collective) -> None:
         )
     u.begin(*stmt.args)
     args = [scalars.as_numpy(u, u.expr(e)) for e in stmt.args]
-    given = f"({', '.join(args)}{',' if args else ''}), {stmt.params!r}, {u.mask_text}, {u.domain.shape}"
+    values = f"({', '.join(args)}{',' if args else ''})"
+    given = f"{values}, {stmt.params!r}, {u.mask_text}, {u.domain.shape}"
     if row.group is Group.BLOCK:
         place = u.constant("loc", stmt.loc, stmt.loc)
         if u.ways is not None:
             fn = u.constant("of_block", of_block, "of_block")
-            code = f"(yield from {fn}(agent, {u.ways.team!r}, {stmt.fn!r}, {given}, {place}))"
+            lanes = f"{u.mask_text}, {u.domain.shape}, {place}"
+            code = f"(yield from {fn}(agent, {u.ways.team!r}, {stmt.fn!r}, {args[0]}, {lanes}))"
         else:
             fn = u.constant("alone", alone, "alone")
-            code = f"{fn}(machine, {stmt.fn!r}, {given}, {place})"
+            code = (
+                f"{fn}(machine, {stmt.fn!r}, {args[0]}, {u.mask_text}, {u.domain.shape}, {place})"
+            )
     else:
         fn = u.constant("of_warp", of_warp, "of_warp")
         first = ", agent.first" if u.agents else ""
@@ -58,7 +62,7 @@ def collective(u: Unit, stmt: Collective) -> None:
 
 
 def _spread(x: Any, shape: tuple[int, ...]) -> Array:
-    """One value per thread, in rows of a warp; threads that do not exist hold the last one's value."""
+    """One value per thread, in rows of a warp; threads that do not exist hold the last's value."""
     flat = np.broadcast_to(x, shape).reshape(-1)
     short = -len(flat) % WARP
     return np.concatenate([flat, np.repeat(flat[-1:], short)]).reshape(-1, WARP)
@@ -122,7 +126,7 @@ def _shuffle(kind: str) -> Callable[[list[Array], tuple[int, ...], Bools], Array
     return fn
 
 
-# -- votes and matches ------------------------------------------------------------------------------
+# -- votes and matches -----------------------------------------------------------------------------
 
 
 def _named(params: tuple[int, ...], here: Bools) -> Bools:
@@ -173,7 +177,7 @@ def _match_all(args: list[Array], params: tuple[int, ...], here: Bools) -> Array
     return np.where(agreed, _bits(named)[:, None], np.uint64(0)).astype(np.uint32)
 
 
-# -- reductions -------------------------------------------------------------------------------------
+# -- reductions ------------------------------------------------------------------------------------
 
 
 def _reduction(
@@ -219,7 +223,7 @@ _FUNCTIONS: dict[str, Callable[[list[Array], tuple[int, ...], Bools], Array]] = 
 }
 
 
-# -- the whole block ----------------------------------------------------------------------------------
+# -- the whole block -------------------------------------------------------------------------------
 
 
 def _result(fn: str, holds: int, threads: int) -> int:
@@ -236,8 +240,7 @@ def _held(x: Any, mask: Bools | None, shape: tuple[int, ...]) -> int:
 def alone(
     machine: Any,
     fn: str,
-    args: tuple[Any, ...],
-    params: tuple[int, ...],
+    holds: Any,
     mask: Bools | None,
     shape: tuple[int, ...],
     loc: Loc | None,
@@ -247,20 +250,16 @@ def alone(
     if mask is not None:
         machine.sync(mask, shape, loc, None)
         threads = int(np.broadcast_to(mask, shape).sum())
-    return np.full(shape, _result(fn, _held(args[0], mask, shape), threads), np.int32)
+    return np.full(shape, _result(fn, _held(holds, mask, shape), threads), np.int32)
 
 
 def of_block(
-    agent: Agent,
-    team: tuple[int, ...],
-    fn: str,
-    args: tuple[Any, ...],
-    params: tuple[int, ...],
-    mask: Bools | None,
-    shape: tuple[int, ...],
-    loc: Loc | None,
+    agent: Agent, team: tuple[int, ...], fn: str, holds: Any, *lanes: Any
 ) -> Generator[Wait, None, Array]:
-    """A counting barrier of a block whose threads run in several agents."""
-    holds = _held(args[0], mask, shape)
-    total = yield from agent.count_threads(team, holds, mask, loc)
+    """A counting barrier of a block whose threads run in several agents; `lanes` are the mask of
+    active threads, their shape, and the place in the program.
+    """
+    shape: tuple[int, ...]
+    mask, shape, loc = lanes
+    total = yield from agent.count_threads(team, _held(holds, mask, shape), mask, loc)
     return np.full(shape, _result(fn, *total), np.int32)

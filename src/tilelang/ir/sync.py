@@ -15,6 +15,9 @@ from tilelang.ir.expr import Expr, Region
 from tilelang.ir.node import Effect, attr, body, operand
 from tilelang.ir.tile import Block, Stmt, TileOp
 
+WARP, GROUP = 32, 128
+"""The threads of a warp, and of a warp group."""
+
 _BARRIER = Effect.UPDATE | Effect.ATOMIC
 
 
@@ -205,7 +208,7 @@ class CpAsyncArrive(Stmt):
 
 
 class WarpSpecialize(Stmt):
-    """Runs `body` only in the warp groups (128 threads each) listed.
+    """Runs `body` only in the warp groups (`GROUP` threads each) listed.
 
     Groups run at the same time as those of the `WarpSpecialize` statements that follow directly.
     """

@@ -156,7 +156,9 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
             "value", "T.print", here(), expected="a buffer, a scalar or nothing", got=describe(obj)
         )
     builder.emit(
-        tile.Print(value, message=str(msg), warp_group=warp_group_id, warp=warp_id, loc=here())
+        tile.Print(
+            value=value, message=str(msg), warp_group=warp_group_id, warp=warp_id, loc=here()
+        )
     )
 
 

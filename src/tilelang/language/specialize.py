@@ -20,7 +20,7 @@ from tilelang.language.buffers import BufferRef, here
 from tilelang.language.launch import get_thread_extents
 from tilelang.language.values import describe
 
-GROUP = 128
+GROUP = sync.GROUP
 
 
 class WarpSpecializeFrame:

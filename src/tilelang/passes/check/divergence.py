@@ -61,7 +61,8 @@ def _needs_all(stmt: Stmt) -> bool:
 def _conditions(site: Site) -> Iterator[Expr]:
     """The conditions and loop ranges that decide whether, and how often, the statement runs."""
     for guard in site.place.guards:
-        yield guard.cond
+        if not guard.specialised:
+            yield guard.cond
     for stmt in site.place.path:
         if isinstance(stmt, While):
             yield stmt.cond

@@ -15,6 +15,9 @@ from tilelang.errors import Loc
 from tilelang.ir.affine import is_stable
 from tilelang.ir.bounds import Env
 from tilelang.ir.expr import (
+    BOOL,
+    Binary,
+    BinaryOp,
     Buffer,
     Expr,
     Load,
@@ -26,6 +29,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.node import Effect, Kind, Node
+from tilelang.ir.sync import GROUP, WarpSpecialize
 from tilelang.ir.tile import (
     Assert,
     Assume,
@@ -78,10 +82,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class Guard:
-    """A condition that holds, or does not, wherever the statement runs."""
+    """A condition that holds, or does not, wherever the statement runs.
+
+    `specialised` says that it names the warp groups of a `T.ws`, which act together inside.
+    """
 
     cond: Expr
     holds: bool = True
+    specialised: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,8 +205,27 @@ class _Walker:
             launch=stmt if isinstance(stmt, Launch) else place.launch,
             certain=place.certain and not isinstance(stmt, While) and not _breaks(stmt),
         )
+        if isinstance(stmt, WarpSpecialize) and place.launch is not None:
+            inner = _guarded(inner, Guard(_in_groups(stmt, place.launch), specialised=True))
         for body in bodies:
             self.block(body, inner)
+
+
+def _in_groups(stmt: WarpSpecialize, launch: Launch) -> Expr:
+    """Whether a thread (counted x fastest) is in one of the warp groups."""
+    flat: Expr = launch.thread_vars[0]
+    stride = 1
+    for var, extent in zip(launch.thread_vars, launch.threads or (), strict=False):
+        if stride > 1 and extent > 1:
+            flat = Binary(BinaryOp.ADD, flat, Binary(BinaryOp.MUL, var, const(stride)))
+        stride *= extent
+    found: Expr | None = None
+    for group in stmt.groups:
+        low, high = const(group * GROUP), const((group + 1) * GROUP)
+        above, below = Binary(BinaryOp.GE, flat, low), Binary(BinaryOp.LT, flat, high)
+        here = Binary(BinaryOp.AND, above, below)
+        found = here if found is None else Binary(BinaryOp.OR, found, here)
+    return found if found is not None else const(value=False, dtype=BOOL)
 
 
 def _guarded(place: Place, guard: Guard) -> Place:
@@ -207,7 +234,7 @@ def _guarded(place: Place, guard: Guard) -> Place:
 
 
 def _plain(guard: Guard, place: Place) -> Guard:
-    return Guard(expand(guard.cond, place.lets), guard.holds)
+    return replace(guard, cond=expand(guard.cond, place.lets))
 
 
 def _after(stmt: Stmt, place: Place) -> Place:
