@@ -237,7 +237,7 @@ def test_do_bench_times_the_calls_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"return_mode": "mode"}, {"backend": "cupti"}, {"device": 0}, {"rep": -1}]
+    "wrong", [{"return_mode": "mode"}, {"backend": "sundial"}, {"device": 0}, {"rep": -1}]
 )
 def test_do_bench_refuses_what_it_cannot_do(wrong: dict[str, Any]) -> None:
     with pytest.raises(TileError):

@@ -18,11 +18,21 @@ _MODES: dict[str, Callable[[Sequence[float]], float]] = {
 }
 
 
+# Ways to take the time of device work. Without such work, all of them are the wall's clock.
+_WALL = ("event", "wall")
+_BACKENDS = (*_WALL, "cupti", "cudagraph")
+
+
+def _on_cuda() -> bool:
+    """Whether the program has begun to use a CUDA device through torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized()
+
+
 def _synchronize() -> None:
     """Wait for the CUDA device that torch uses, if the program has begun to use one."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    if _on_cuda():
+        sys.modules["torch"].cuda.synchronize()
 
 
 def _once(fn: Callable[[], Any]) -> float:
@@ -50,19 +60,20 @@ def do_bench(
     """Milliseconds per call of `fn`: the `return_mode` (mean, min, max, median) of the calls timed.
 
     `warmup` and `rep` are milliseconds to spend, `_n_warmup` and `_n_repeat` numbers of calls that
-    replace them. With `quantiles`, a list of them. The clock is the wall's ('event' and 'wall'),
-    waiting for the device around each call; caches are not flushed. ValueError for another
+    replace them. With `quantiles`, a list of them. The clock is the wall's, waiting for the device
+    around each call; 'cupti' and 'cudagraph' are the same where no device works, and refused where
+    one does. Caches are not flushed. ValueError for another
     `return_mode`, NotImplementedError for a backend or device that is not built.
     """
     if return_mode not in _MODES:
         words = ", ".join(_MODES)
         raise error("value", "return_mode of do_bench", expected=words, got=repr(return_mode))
-    if backend not in ("event", "wall") or device is not None:
+    if backend not in _BACKENDS or (backend not in _WALL and _on_cuda()) or device is not None:
         raise error(
             "option",
             f"do_bench with backend={backend!r}, device={device!r}",
             cls=TileNotImplementedError,
-            expected="backend='event' or 'wall', and no device",
+            expected=f"one of {', '.join(_BACKENDS)}, and no device",
         )
     if rep < 0 or warmup < 0:
         raise error("value", "do_bench for a negative time", cls=TileValueError, got=f"{rep}")
