@@ -414,7 +414,7 @@ class Checker:
             if len(d.cells):
                 self._read(s, lanes=False)
         else:
-            known[...] = shadow.cells.written[s.cells].reshape(*source.extents, -1).all(axis=-1)
+            known[...] = shadow.cells.written[s.cells].reshape(*source.extents, s.each).all(axis=-1)
         fitted = np.broadcast_to(
             matched(known, target.extents, target.access.loc, "T.copy"), target.extents
         )

@@ -178,9 +178,10 @@ def choose(u: Unit, cond: Val, t: Val, f: Val) -> Val:
     axes = cond.axes | t.axes | f.axes
     low, high = min(t.low, f.low), max(t.high, f.high)
     if cond.uniform:
-        return Val(
-            f"{t.text} if {cond.text} else {f.text}", t.dtype, axes, low, high, t.alias or f.alias
-        )
+        # Where one side has lanes, the other may not be a Python number: it must wrap as they do.
+        yes, no = (as_numpy(u, v) for v in (t, f)) if axes else (t.text, f.text)
+        code = f"({yes}) if {cond.text} else ({no})"
+        return Val(code, t.dtype, axes, low, high, t.alias or f.alias)
     held = f"({cond.code})[..., None]" if t.dtype.is_vector else cond.code
     code = f"where({held}, {as_numpy(u, t)}, {as_numpy(u, f)})"
     return Val(code, t.dtype, axes, low, high, atom=True)
@@ -194,9 +195,12 @@ def _lazy_select(u: Unit, e: Select, cond: Val) -> Val:
     if cond.uniform:
         name = u.w.fresh("t")
         with u.w.block(f"if {cond.code}:"):
-            t = _arm(u, e.t, name, u.mask)
+            t = _arm(u, e.t, name, u.mask, number=True)
         with u.w.block("else:"):
-            f = _arm(u, e.f, name, u.mask)
+            f = _arm(u, e.f, name, u.mask, number=True)
+        if t.uniform != f.uniform:  # as in `choose`
+            u.w.define(asarray=np.asarray)
+            u.w.line(f"{name} = asarray({name}, {scalar_type(u, t.dtype)})")
         low, high = min(t.low, f.low), max(t.high, f.high)
         return Val(name, t.dtype, t.axes | f.axes, low, high, t.alias or f.alias, atom=True)
     arms: list[Val] = []
@@ -218,16 +222,18 @@ def _zero(u: Unit, dtype: DType) -> str:
     return constant(u, 0, dtype).code
 
 
-def _arm(u: Unit, e: Expr, name: str, mask: Val | None) -> Val:
+def _arm(u: Unit, e: Expr, name: str, mask: Val | None, *, number: bool = False) -> Val:
     """One arm, for the lanes of `mask`; bound to `name` if there is one. What it computes is not
     known outside.
+
+    A value of the block is then a value of NumPy, or, with `number`, still one of Python.
     """
     before = dict(u.memo), dict(u.affines)
     with u.under(mask):
         v = u.expr(e)
     u.memo, u.affines = before
     if name:
-        u.w.line(f"{name} = {as_numpy(u, v) if mask is not None else v.code}")
+        u.w.line(f"{name} = {v.code if number else as_numpy(u, v)}")
         return v.named(name)
     return v
 

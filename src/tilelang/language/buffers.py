@@ -35,10 +35,17 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
-from tilelang.ir.node import Node
 from tilelang.ir.simplify import equal, simplify
 from tilelang.ir.tile import Copy, Fill, Store, StoreVector, View
-from tilelang.language.shapes import check_match, extent, here, plain, shape_of, shape_text
+from tilelang.language.shapes import (
+    as_values,
+    check_match,
+    extent,
+    here,
+    plain,
+    shape_of,
+    shape_text,
+)
 from tilelang.language.values import DataType, Value, as_expr, describe, element_type, is_scalar
 
 
@@ -472,20 +479,18 @@ def _axis_range(buffer: Buffer, axis: int, part: slice[Any, Any, Any]) -> tuple[
 def _difference(high: Expr, low: Expr) -> Expr:
     """`high - low`. Both are computed here, so an element that is read in both is one value."""
     a, b = _same_width(high, low)
-    reads: dict[Node, Var] = {}
-
-    def named(n: Node) -> Node | None:
-        return reads.setdefault(n, Var(f"?{len(reads)}", n.dtype)) if isinstance(n, Load) else None
-
-    hidden = [named(e) or e.rewrite(named) for e in (a, b)]
-    found = simplify(Binary(BinaryOp.SUB, *cast("list[Expr]", hidden)))
+    hidden = as_values(a, b)
+    found = simplify(Binary(BinaryOp.SUB, hidden[0], hidden[1]))
     builder = build.current_or_none()
     if int_value(found) is None and builder is not None:
         written = simplify(builder.expanded(found))  # `low = i * 8` before `A[low : i * 8 + 8]`
         found = written if int_value(written) is not None else found
-    if any(n in reads.values() for n in found.walk()):
-        return simplify(Binary(BinaryOp.SUB, a, b))
-    return found
+    return simplify(Binary(BinaryOp.SUB, a, b)) if _names(found) else found
+
+
+def _names(e: Expr) -> bool:
+    """Whether an element that `as_values` replaced is left."""
+    return any(isinstance(n, Var) and n.name.startswith("?") for n in e.walk())
 
 
 def _bound(buffer: Buffer, axis: int, x: Any) -> Expr:

@@ -7,13 +7,14 @@ located error that says what was expected.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tilelang.errors import Loc, error
 from tilelang.ir import build
-from tilelang.ir.expr import Expr, Region, const, int_value
+from tilelang.ir.expr import Expr, Load, Region, Var, const, int_value
+from tilelang.ir.node import Node
 from tilelang.ir.simplify import equal, simplify
 from tilelang.language.values import Value, as_expr, describe, is_scalar
 
@@ -78,6 +79,25 @@ def shape_text(exprs: Sequence[Expr]) -> str:
     return f"({inside},)" if len(exprs) == 1 else f"({inside})"
 
 
+def same_extent(a: Expr, b: Expr) -> bool:
+    """Whether two extents of one statement are proved to be one number.
+
+    The statement computes all of them at once, so an element that both read is one value.
+    """
+    found = as_values(a, b)
+    return equal(found[0], found[1])
+
+
+def as_values(*exprs: Expr) -> list[Expr]:
+    """The expressions with each element that is read replaced by a variable of its own."""
+    reads: dict[Node, Var] = {}
+
+    def named(n: Node) -> Node | None:
+        return reads.setdefault(n, Var(f"?{len(reads)}", n.dtype)) if isinstance(n, Load) else None
+
+    return cast("list[Expr]", [named(e) or e.rewrite(named) for e in exprs])
+
+
 def check_match(a: Region, b: Region, op: str) -> None:
     """Refuse a source `a` that does not fit the destination `b`.
 
@@ -88,7 +108,7 @@ def check_match(a: Region, b: Region, op: str) -> None:
     same_rank = len(x) == len(y)
     pairs = list(zip(x, y, strict=True)) if same_rank else _right_aligned(a, b)
     for left, right in pairs:
-        if equal(left, right) or (int_value(left) == 1 and not same_rank):
+        if same_extent(left, right) or (int_value(left) == 1 and not same_rank):
             continue
         sides = [f"{r.buffer.name} {shape_text(r.extents)}" for r in (a, b)]
         raise error(

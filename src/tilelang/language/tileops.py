@@ -15,7 +15,6 @@ from tilelang.errors import TileError, error, warning
 from tilelang.ir import build, tile
 from tilelang.ir.build import Builder
 from tilelang.ir.expr import Buffer, Expr, Load, Region, const, int_value
-from tilelang.ir.simplify import equal
 from tilelang.ir.sync import MmaArrive
 from tilelang.language.arguments import eviction, hints, note
 from tilelang.language.buffers import (
@@ -28,7 +27,7 @@ from tilelang.language.buffers import (
     plain,
     whole,
 )
-from tilelang.language.shapes import check_match, shape_of, shape_text
+from tilelang.language.shapes import check_match, same_extent, shape_of, shape_text
 from tilelang.language.values import Value, as_expr, condition, describe, element_type, is_scalar
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -366,7 +365,7 @@ def _check_reduced(src: Region, dst: Region, axis: int) -> None:
 
 
 def _same_shape(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
-    return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(same_extent(x, y) for x, y in zip(a, b, strict=True))
 
 
 _BITWISE = frozenset({tile.ReduceOp.BITAND, tile.ReduceOp.BITOR, tile.ReduceOp.BITXOR})
