@@ -99,7 +99,9 @@ STAGES, BM, BN, BK = 4, 128, 128, 64
 
 
 def wgmma_gemm() -> Program:
-    """`C = A @ B.T` in fp16: one elected producer thread, two consumer warpgroups of 64 rows, one arrival a warp."""
+    """`C = A @ B.T` in fp16: one elected producer thread, two consumer warpgroups of 64 rows, which
+    arrive once per warp.
+    """
     m, n, k = var("M"), var("N"), var("K")
     a, b, c = (Array(name, F16, None, align=16) for name in "ABC")
     maps = [

@@ -139,49 +139,51 @@ class _Machine:
         self.left -= 1
         if self.left < 0:
             raise RuntimeError(f"more than {STEPS} statements")
-        match stmt:
-            case Let():
-                env[stmt.var.name] = self.eval(stmt.value, env)
-            case Write():
-                self.write(stmt, env)
-            case If():
-                self.block(stmt.then if self.eval(stmt.cond, env) else stmt.orelse, env)
-            case For():
-                self.loop(stmt, env)
-            case While():
-                while self.eval(stmt.cond, env):
-                    try:
-                        self.block(stmt.body, env)
-                    except _Continue:
-                        continue
-                    except _Break:
-                        break
-            case Break():
-                raise _Break
-            case Continue():
-                raise _Continue
-            case ThreadReturn():
-                raise _Return
-            case Assert():
-                if not self.eval(stmt.cond, env):
-                    raise AssertionFailed(stmt.message)
-            case Assume():
-                assert self.eval(stmt.cond, env), "a false assumption"
-            case Declare():
-                self.declare(stmt, env)
-            case At():
-                env[stmt.array.name] = self.at(stmt, env)
-            case Instr():
-                self.instr(stmt, env)
-            case Print():
-                value = None if stmt.value is None else self.eval(stmt.value, env)  # type: ignore[arg-type]
-                self.printed.append(f"{stmt.message}: {value}")
-            case Kernel():
-                self.kernel(stmt, env)
-            case _:
-                raise TypeError(f"no meaning for {type(stmt).__name__}")
+        getattr(self, "do_" + type(stmt).__name__)(stmt, env)
 
-    def loop(self, stmt: For, env: dict[str, Any]) -> None:
+    def do_Let(self, stmt: Let, env: dict[str, Any]) -> None:
+        env[stmt.var.name] = self.eval(stmt.value, env)
+
+    def do_If(self, stmt: If, env: dict[str, Any]) -> None:
+        self.block(stmt.then if self.eval(stmt.cond, env) else stmt.orelse, env)
+
+    def do_While(self, stmt: While, env: dict[str, Any]) -> None:
+        while self.eval(stmt.cond, env):
+            try:
+                self.block(stmt.body, env)
+            except _Continue:
+                continue
+            except _Break:
+                break
+
+    def do_Break(self, stmt: Break, env: dict[str, Any]) -> None:
+        raise _Break
+
+    def do_Continue(self, stmt: Continue, env: dict[str, Any]) -> None:
+        raise _Continue
+
+    def do_ThreadReturn(self, stmt: ThreadReturn, env: dict[str, Any]) -> None:
+        raise _Return
+
+    def do_Assert(self, stmt: Assert, env: dict[str, Any]) -> None:
+        if not self.eval(stmt.cond, env):
+            raise AssertionFailed(stmt.message)
+
+    def do_Assume(self, stmt: Assume, env: dict[str, Any]) -> None:
+        assert self.eval(stmt.cond, env), "a false assumption"
+
+    def do_Print(self, stmt: Print, env: dict[str, Any]) -> None:
+        value = None if stmt.value is None else self.eval(stmt.value, env)  # type: ignore[arg-type]
+        self.printed.append(f"{stmt.message}: {value}")
+
+    def do_At(self, stmt: At, env: dict[str, Any]) -> None:
+        size = MANY if stmt.array.size is None else int(self.eval(stmt.array.size, env))
+        storage = stmt.array.type.numpy
+        address = self.eval(stmt.address, env)
+        raw = (ctypes.c_char * (size * storage.itemsize)).from_address(address)
+        env[stmt.array.name] = np.frombuffer(memoryview(raw), storage)
+
+    def do_For(self, stmt: For, env: dict[str, Any]) -> None:
         start, stop = self.eval(stmt.start, env), self.eval(stmt.stop, env)
         step = 1 if stmt.step is None else self.eval(stmt.step, env)
         rounds = range(start, stop, step)
@@ -195,7 +197,7 @@ class _Machine:
             except _Break:
                 break
 
-    def kernel(self, stmt: Kernel, env: dict[str, Any]) -> None:
+    def do_Kernel(self, stmt: Kernel, env: dict[str, Any]) -> None:
         grid = [range(self.eval(e, env)) for e in stmt.grid]
         outside = {p.name: env[p.name] for p in stmt.params if p.name in env}
         assert math.prod(stmt.block) == 1
@@ -208,7 +210,7 @@ class _Machine:
             except _Return:
                 continue
 
-    def declare(self, stmt: Declare, env: dict[str, Any]) -> None:
+    def do_Declare(self, stmt: Declare, env: dict[str, Any]) -> None:
         array = stmt.array
         size = int(self.eval(array.size, env)) if array.size is not None else 0
         storage = array.type.numpy
@@ -223,20 +225,14 @@ class _Machine:
         if stmt.init is not None:
             env[array.name][0] = self.eval(stmt.init, env)
 
-    def at(self, stmt: At, env: dict[str, Any]) -> np.ndarray:
-        size = MANY if stmt.array.size is None else int(self.eval(stmt.array.size, env))
-        storage = stmt.array.type.numpy
-        raw = (ctypes.c_char * (size * storage.itemsize)).from_address(self.eval(stmt.address, env))
-        return np.frombuffer(raw, storage)
-
-    def write(self, stmt: Write, env: dict[str, Any]) -> None:
+    def do_Write(self, stmt: Write, env: dict[str, Any]) -> None:
         value = self.eval(stmt.value, env)
         index, lanes = self.eval(stmt.index, env), stmt.value.dtype.lanes
         memory = env[stmt.array.name]
         assert index >= 0 and index + lanes <= memory.size, f"{stmt.array.name}[{index}]"
         memory[index : index + lanes] = value
 
-    def instr(self, stmt: Instr, env: dict[str, Any]) -> None:
+    def do_Instr(self, stmt: Instr, env: dict[str, Any]) -> None:
         row = GENERIC[stmt.row]
         operands = {
             o.name: self.operand(x, env)
@@ -265,42 +261,41 @@ class _Machine:
     # Expressions ---------------------------------------------------------------------------------
 
     def eval(self, e: Expr, env: dict[str, Any]) -> Any:
-        match e:
-            case Const():
-                return (
-                    _scalar(e.value, e.type)
-                    if e.type.lanes == 1
-                    else np.full(e.type.lanes, e.value, e.type.numpy)
-                )
-            case Var():
-                return env[e.name]
-            case Elem():
-                return self.load(e, env)
-            case Binary():
-                return binary(e.op, self.eval(e.a, env), self.eval(e.b, env), e.a.dtype)
-            case Unary():
-                return unary(e.op, self.eval(e.a, env), e.a.dtype)
-            case Cast():
-                bits = None if e.rbits is None else np.uint32(self.eval(e.rbits, env))
-                return cast(self.eval(e.a, env), e, bits)
-            case Select():
-                return self.select(e, env)
-            case Call():
-                return self.call(e, env)
-            case Bitcast():
-                return bitcast(self.eval(e.a, env), e.a.dtype, e.type)
-            case Pack():
-                parts = [self.eval(x, env) for x in e.lanes]
-                return np.array(parts * (e.type.lanes // len(parts)), e.type.base.numpy)
-            case Lane():
-                return _scalar(self.eval(e.a, env)[e.lane], e.dtype)
-            case Addr():
-                memory = env[e.array.name]
-                return memory.ctypes.data + self.eval(e.index, env) * memory.itemsize
-            case _:
-                raise TypeError(f"no meaning for {type(e).__name__}")
+        return getattr(self, "of_" + type(e).__name__)(e, env)
 
-    def load(self, e: Elem, env: dict[str, Any]) -> Any:
+    def of_Const(self, e: Const, env: dict[str, Any]) -> Any:
+        if e.type.lanes > 1:
+            return np.full(e.type.lanes, e.value, e.type.base.numpy)
+        return _scalar(e.value, e.type)
+
+    def of_Var(self, e: Var, env: dict[str, Any]) -> Any:
+        return env[e.name]
+
+    def of_Binary(self, e: Binary, env: dict[str, Any]) -> Any:
+        return binary(e.op, self.eval(e.a, env), self.eval(e.b, env), e.a.dtype)
+
+    def of_Unary(self, e: Unary, env: dict[str, Any]) -> Any:
+        return unary(e.op, self.eval(e.a, env), e.a.dtype)
+
+    def of_Cast(self, e: Cast, env: dict[str, Any]) -> Any:
+        bits = None if e.rbits is None else np.uint32(self.eval(e.rbits, env))
+        return cast(self.eval(e.a, env), e, bits)
+
+    def of_Bitcast(self, e: Bitcast, env: dict[str, Any]) -> Any:
+        return bitcast(self.eval(e.a, env), e.a.dtype, e.type)
+
+    def of_Pack(self, e: Pack, env: dict[str, Any]) -> Any:
+        parts = [self.eval(x, env) for x in e.lanes]
+        return np.array(parts * (e.type.lanes // len(parts)), e.type.base.numpy)
+
+    def of_Lane(self, e: Lane, env: dict[str, Any]) -> Any:
+        return _scalar(self.eval(e.a, env)[e.lane], e.dtype)
+
+    def of_Addr(self, e: Addr, env: dict[str, Any]) -> Any:
+        memory = env[e.array.name]
+        return memory.ctypes.data + self.eval(e.index, env) * memory.itemsize
+
+    def of_Elem(self, e: Elem, env: dict[str, Any]) -> Any:
         index, lanes = self.eval(e.index, env), e.type.lanes
         memory = env[e.array.name]
         assert index >= 0 and index + lanes <= memory.size, f"{e.array.name}[{index}]"
@@ -308,14 +303,14 @@ class _Machine:
             return memory[index : index + lanes].copy()
         return _scalar(memory[index], e.type) if not e.type.is_float else memory[index]
 
-    def select(self, e: Select, env: dict[str, Any]) -> Any:
+    def of_Select(self, e: Select, env: dict[str, Any]) -> Any:
         cond = self.eval(e.cond, env)
         if e.lazy:
             return self.eval(e.t if cond else e.f, env)
         t, f = self.eval(e.t, env), self.eval(e.f, env)
         return t if cond else f
 
-    def call(self, e: Call, env: dict[str, Any]) -> Any:
+    def of_Call(self, e: Call, env: dict[str, Any]) -> Any:
         args = [self.eval(a, env) for a in e.args]
         source = (e.args[0].dtype if e.args else e.type).base
         assert source not in ("float16", "bfloat16"), "narrow arithmetic"
@@ -324,24 +319,18 @@ class _Machine:
         return out if e.type.lanes > 1 else _scalar(out, e.type)
 
 
-def _ints(op: BinaryOp, a: int, b: int) -> int:
-    match op:
-        case BinaryOp.FLOORDIV:
-            return a // b if b else 0
-        case BinaryOp.FLOORMOD:
-            return a % b if b else 0
-        case BinaryOp.TRUNCDIV:
-            return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else 0
-        case BinaryOp.TRUNCMOD:
-            return int(math.copysign(abs(a) % abs(b), a)) if b else 0
-        case BinaryOp.MIN:
-            return min(a, b)
-        case BinaryOp.MAX:
-            return max(a, b)
-        case _:
-            return _SIMPLE[op](a, b)
+def _truncated(a: int, b: int) -> int:
+    return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else 0
 
 
+_INTS = {
+    BinaryOp.FLOORDIV: lambda a, b: a // b if b else 0,
+    BinaryOp.FLOORMOD: lambda a, b: a % b if b else 0,
+    BinaryOp.TRUNCDIV: _truncated,
+    BinaryOp.TRUNCMOD: lambda a, b: a - b * _truncated(a, b) if b else 0,
+    BinaryOp.MIN: min,
+    BinaryOp.MAX: max,
+}
 _SIMPLE = {
     BinaryOp.ADD: lambda a, b: a + b,
     BinaryOp.SUB: lambda a, b: a - b,
@@ -394,7 +383,7 @@ def binary(op: BinaryOp, a: Any, b: Any, dtype: DType) -> Any:
             else (-1 if op is BinaryOp.SHR and a < 0 else 0)
         )
         return wrap_int(value, dtype)
-    return wrap_int(_ints(op, a, b), dtype)
+    return wrap_int((_INTS.get(op) or _SIMPLE[op])(a, b), dtype)
 
 
 def unary(op: UnaryOp, a: Any, dtype: DType) -> Any:

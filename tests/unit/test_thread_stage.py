@@ -1,5 +1,7 @@
 """The thread stage: its text form, its specification, instruction rows."""
 
+from typing import Any
+
 import pytest
 
 from thread_build import (
@@ -213,7 +215,7 @@ ADD = InstrRow(
 ONE, THREE = Const(1.0, F32), e(3)
 
 
-def use(dst=None, value=ONE, width=THREE, old="float32", row="add", **imm):
+def use(dst=None, value=ONE, width: Any = THREE, old="float32", row="add", **imm):
     dst = Slot(shared(align=8), e(4), 2) if dst is None else dst
     return Instr(
         row, (dst,), (value, width), results=(Var("old", DType(old)),), imm=tuple(imm.items())

@@ -79,15 +79,17 @@ class Place:
     safe: Const
 
     def strides(self) -> list[Expr]:
-        """How many scalars lie between neighbours along each axis."""
+        """How many scalars lie between neighbours along each axis, in 64 bits where they are not
+        constants.
+        """
         b, lanes = self.buffer, self.buffer.dtype.lanes
         if b.strides is not None:
-            return [times(s, lanes) for s in b.strides]
+            return [times(wide_size(s), lanes) for s in b.strides]
         out: list[Expr] = []
         step: Expr = const(lanes)
         for extent in reversed(b.shape):
             out.insert(0, step)
-            step = times(step, extent)
+            step = times(step, wide_size(extent))
         return out
 
     def wide(self) -> bool:
@@ -96,6 +98,11 @@ class Place:
             return True
         size = int_value(self.array.size)
         return size is None or size >= 1 << 31
+
+
+def wide_size(e: Expr) -> Expr:
+    """A size with which products do not overflow."""
+    return as_type(e, INT64)
 
 
 @dataclass
@@ -171,6 +178,7 @@ class Access:
         return found
 
     def lowered(self, e: Expr, path: Expr | None, env: Env) -> Expr:
+        """`expr`, for what has not been lowered before."""
         match e:
             case AtomicLoad():
                 raise unsupported(e, "T.atomic_load")
@@ -197,6 +205,7 @@ class Access:
                 return e.with_(**changes)
 
     def all(self, items: Sequence[Expr], path: Expr | None, env: Env) -> tuple[Expr, ...]:
+        """Several expressions."""
         return tuple(self.expr(x, path, env) for x in items)
 
     def choice(self, e: Select, path: Expr | None, env: Env) -> Expr:
@@ -217,9 +226,11 @@ class Access:
         return value if value.dtype == dtype else Cast(value, dtype)
 
     def place(self, buffer: Buffer) -> Place:
+        """Where a buffer lies."""
         return self.shared.places[buffer.name]
 
     def load(self, e: Load, path: Expr | None, env: Env) -> Expr:
+        """One element, guarded."""
         at = self.place(e.buffer)
         indices = self.all(e.indices, path, env)
         conditions = self.conditions(at, indices, env, path)
@@ -230,9 +241,11 @@ class Access:
         return self.guarded(at, element, conditions)
 
     def safe(self, at: Place, dtype: DType) -> Expr:
+        """What a read outside gives."""
         return at.safe if dtype.is_scalar else _spread(at.safe, dtype)
 
     def guarded(self, at: Place, element: Expr, conditions: tuple[Expr, ...]) -> Expr:
+        """An element of global memory that is read where the conditions hold."""
         if not conditions or at.on_chip:
             return element
         return Select(both(conditions), element, self.safe(at, element.dtype), lazy=True)
@@ -403,6 +416,7 @@ class Access:
     def unproved(
         self, at: Place, indices: Sequence[Expr], env: Env, extents: Sequence[Expr]
     ) -> tuple[Expr, ...]:
+        """The conditions of being inside that are not known to hold."""
         out: list[Expr] = []
         for i, size, extent in zip(indices, at.buffer.shape, extents, strict=True):
             low = compare(BinaryOp.GE, i, 0)
@@ -416,6 +430,7 @@ class Access:
         return tuple(dict.fromkeys(out))
 
     def holds(self, cond: Expr, env: Env) -> bool:
+        """Whether a condition is known to hold."""
         return cond in self.shared.assumed or prove(cond, env) is True
 
     def require(self, at: Place, conditions: tuple[Expr, ...], path: Expr | None) -> None:
@@ -449,16 +464,18 @@ def _spread(value: Const, dtype: DType) -> Expr:
 
 
 def add_up(form: Form, dtype: DType) -> Expr:
-    """The expression of a form, its constant last."""
-    out: Expr | None = None
-    for atom, factor in form.terms.items():
+    """The expression of a form: a positive term first if there is one, the constant last."""
+    terms = sorted(form.terms.items(), key=lambda item: item[1] < 0)
+    const_first = form.const > 0 and all(factor < 0 for _, factor in terms)
+    out: Expr | None = Const(form.const, dtype) if const_first or not terms else None
+    for atom, factor in terms:
         term = times(as_type(atom, dtype), Const(abs(factor), dtype))
         if out is None:
             out = term if factor > 0 else minus(Const(0, dtype), term)
         else:
             out = plus(out, term) if factor > 0 else minus(out, term)
-    if out is None:
-        return Const(form.const, dtype)
+    if const_first or out is None or not terms:
+        return Const(form.const, dtype) if out is None else out
     if form.const < 0:
         return minus(out, Const(-form.const, dtype))
     return plus(out, Const(form.const, dtype))

@@ -80,14 +80,18 @@ def renamed(body: Block, names: Names) -> Block:
 
 
 class Renamer:
+    """Copies nodes, with a new name for everything that they define."""
+
     def __init__(self, names: Names) -> None:
         self.names = names
         self.map: dict[str, Node] = {}
 
     def block(self, body: Block) -> Block:
+        """A copy of statements."""
         return tuple(cast("Stmt", self.of(s)) for s in body)
 
     def of(self, node: Node) -> Node:
+        """A copy of a node; what was defined in nodes copied before has its new name."""
         if isinstance(node, (Var, Buffer)):
             found = self.map.get(node.name)
             if found is not None:
@@ -114,6 +118,7 @@ class Renamer:
         )
 
     def value(self, old: Any) -> Any:
+        """A copy of the value of a field."""
         if isinstance(old, tuple):
             items = cast("tuple[Any, ...]", old)
             new = tuple(self.value(x) for x in items)
@@ -121,6 +126,7 @@ class Renamer:
         return self.of(old) if isinstance(old, Node) else old
 
     def bind(self, old: Any) -> Any:
+        """New names for what a field defines."""
         if isinstance(old, tuple):
             return tuple(self.bind(x) for x in cast("tuple[Any, ...]", old))
         if not isinstance(old, (Var, Buffer)):
@@ -131,6 +137,7 @@ class Renamer:
         return new
 
     def fresh_shape(self, buffer: Buffer) -> Node:
+        """A buffer whose shape has the new names."""
         changes = {
             f: new
             for f in ("shape", "strides")
@@ -153,10 +160,8 @@ def as_type(e: Expr, dtype: DType) -> Expr:
 
 
 def _common(a: Expr | int, b: Expr | int) -> tuple[Expr, Expr]:
-    if isinstance(a, int):
-        x = Const(a, b.dtype if isinstance(b, Expr) else INT32)
-    else:
-        x = a
+    like = b.dtype if isinstance(b, Expr) else INT32
+    x = Const(a, like) if isinstance(a, int) else a
     y = Const(b, x.dtype) if isinstance(b, int) else b
     wide = x.dtype if x.dtype.bits >= y.dtype.bits else y.dtype
     return as_type(x, wide), as_type(y, wide)

@@ -58,23 +58,23 @@ def canonicalize(fn: Function, target: Target) -> Function:
 
 
 def _plain(stmt: Stmt) -> Block | None:
+    made: Block | None = None
     match stmt:
         case Pipelined():
-            return (For(stmt.var, stmt.start, stmt.stop, stmt.body, loc=stmt.loc),)
+            made = (For(stmt.var, stmt.start, stmt.stop, stmt.body, loc=stmt.loc),)
         case For() | Parallel() if stmt.hints:
-            return (stmt.with_(hints=()),)
-        case Annotate() if stmt.kind != "safe_value":
-            return ()
+            made = (stmt.with_(hints=()),)
         case AsyncCopy():
-            return _async_copy(stmt)
+            made = _async_copy(stmt)
         case TmaCopy(barrier=None, cluster_mask=0):
-            return (Copy(stmt.src, stmt.dst, loc=stmt.loc),)
+            made = (Copy(stmt.src, stmt.dst, loc=stmt.loc),)
         case AsyncGemm(unit=AsyncUnit.WGMMA, barrier=None):
-            return (_product(stmt),)
-        case _ if isinstance(stmt, _NOTHING_TO_WAIT_FOR):
-            return ()
+            made = (_product(stmt),)
         case _:
-            return None
+            hint = isinstance(stmt, Annotate) and stmt.kind != "safe_value"
+            if hint or isinstance(stmt, _NOTHING_TO_WAIT_FOR):
+                made = ()
+    return made
 
 
 def _async_copy(stmt: AsyncCopy) -> Block:

@@ -9,7 +9,7 @@ part where all of them hold and the edges (`passes/split_loops.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilelang.dtypes import DType, const_value
@@ -68,7 +68,7 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.isa.target import Target
-from tilelang.passes.accesses import Accesses, Place
+from tilelang.passes.accesses import Accesses, Place, wide_size
 from tilelang.passes.build import Names, as_type, plus, serial, times, unsupported
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
@@ -169,7 +169,8 @@ class _Lowering:
             lowered,
             loc=stmt.loc,
         )
-        return (*before, kernel.with_(params=captured(kernel)))
+        order = [p.name for p in self.fn.params] + [v.name for v in self.fn.dynamic]
+        return (*before, kernel.with_(params=captured(kernel, order)))
 
     def annotated(self, body: Block) -> None:
         """Take in the safe values that the author gave."""
@@ -205,23 +206,24 @@ class _Lowering:
         """One statement, after the assertions that its accesses on chip need."""
         match stmt:
             case Alloc():
-                return () if self.in_launch_workspace(stmt) else self.alloc(stmt, env)
+                made = () if self.in_launch_workspace(stmt) else self.alloc(stmt, env)
             case View():
-                return self.view(stmt, env)
+                made = self.view(stmt, env)
             case MakeTensor():
-                return self.make_tensor(stmt, env)
+                made = self.make_tensor(stmt, env)
             case Launch():
-                return self.launch(stmt, env)
+                made = self.launch(stmt, env)
             case For():
-                return self.split.loop(stmt, env)
+                made = self.split.loop(stmt, env)
             case If():
-                return self.branch(stmt, env)
+                made = self.branch(stmt, env)
             case While():
-                return self.while_(stmt, env)
+                made = self.while_(stmt, env)
             case Annotate():
-                return ()
+                made = ()
             case _:
-                return self.simple(stmt, env)
+                made = self.simple(stmt, env)
+        return made
 
     def simple(self, stmt: Stmt, env: Env) -> Block:
         """A statement without blocks."""
@@ -438,10 +440,13 @@ def _size(b: Buffer) -> Expr | None:
     """How many scalars a buffer without strides holds."""
     if b.strides is not None:
         return None
-    total: Expr = const(b.dtype.lanes)
+    if len(b.shape) == 1 and b.dtype.is_scalar:
+        return b.shape[0]
+    total: Expr = Const(b.dtype.lanes, DType("int64"))
     for extent in b.shape:
-        total = times(total, extent)
-    return total
+        total = times(total, wide_size(extent))
+    value = int_value(total)
+    return const(value) if value is not None and value < 1 << 31 else total
 
 
 def _statements(body: Block) -> Iterator[Stmt]:
@@ -474,8 +479,10 @@ def substituted(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
     return stmt.rewrite(one)
 
 
-def captured(kernel: Kernel) -> tuple[Array | Var | TensorMap, ...]:
-    """What the body of a kernel uses from outside: arrays first, then scalars, by first use."""
+def captured(kernel: Kernel, order: Sequence[str] = ()) -> tuple[Array | Var | TensorMap, ...]:
+    """What the body of a kernel uses from outside: arrays first, then scalars, in the given order
+    of names, the rest by first use.
+    """
     inside: set[str] = {v.name for v in (*kernel.vars, *kernel.thread_vars)}
     used: dict[str, Array | Var | TensorMap] = {}
     stack: list[Node] = list(reversed(kernel.body))
@@ -494,4 +501,6 @@ def captured(kernel: Kernel) -> tuple[Array | Var | TensorMap, ...]:
                 continue
         stack.extend(reversed(list(node.children())))
     found = [n for name, n in used.items() if name not in inside]
-    return tuple(sorted(found, key=lambda n: not isinstance(n, Array)))
+    rank = {name: k for k, name in enumerate(order)}
+    last = len(rank)
+    return tuple(sorted(found, key=lambda n: (not isinstance(n, Array), rank.get(n.name, last))))

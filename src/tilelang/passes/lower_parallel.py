@@ -205,25 +205,26 @@ class _Exposed:
         return None, known
 
     def one(self, stmt: Stmt, known: bool) -> tuple[Node | None, bool]:
-        if not known:
-            use = next((n for n in own_nodes(stmt) if self.reads(stmt, n)), None)
-            if use is not None:
-                return use, known
-        if isinstance(stmt, Alloc) and stmt.buffer.name == self.name:
-            return None, True
-        if any(b.name == self.name for b in written(stmt)):
-            return None, True
+        use = None if known else next((n for n in own_nodes(stmt) if self.reads(stmt, n)), None)
+        if use is not None or self.sets(stmt):
+            return use, True
         after: list[bool] = []
         for inner in blocks(stmt):
             use, there = self.block(inner, known)
             if use is not None:
                 return use, known
             after.append(there)
-        if not after:
-            return None, known
-        if isinstance(stmt, If):
-            return None, all(after) if self.scalar else any(after)
-        return None, known or (not self.scalar and any(after))
+        if after and isinstance(stmt, If):
+            known = all(after) if self.scalar else any(after)
+        elif after and not self.scalar:
+            known = known or any(after)
+        return None, known
+
+    def sets(self, stmt: Stmt) -> bool:
+        """Whether the statement itself gives the buffer new contents."""
+        if isinstance(stmt, Alloc) and stmt.buffer.name == self.name:
+            return True
+        return any(b.name == self.name for b in written(stmt))
 
     def reads(self, stmt: Stmt, node: Node) -> bool:
         if isinstance(node, (Load, LoadVector)):

@@ -96,6 +96,7 @@ class Splitter:
         return (*checks, *self.divided(stmt, body, found, env))
 
     def divided(self, stmt: For, body: Block, found: list[Record], env: Env) -> Block:
+        """A loop with accesses that need conditions, in pieces if they can be solved."""
         inside = env.enter_for(stmt)
         leaves = any(isinstance(s, (Continue, ThreadReturn)) for s in statements(stmt.body))
         solver = _Solver(stmt, body, inside)
@@ -267,8 +268,7 @@ class _Solver:
         if any(a.dtype != dtype for a in rest.terms):
             return
         split.settled.append(cond)
-        # factor * var + rest <= 0
-        if factor > 0:
+        if factor > 0:  # the condition says that the sum of factor * var and the rest is at most 0
             most = _divided(add_up(rest.scaled(-1), dtype), factor)
             split.high.append(plus(most, 1))
         else:

@@ -1,10 +1,10 @@
 """Code that names threads, as loops over the threads between barriers.
 
-What enters: a launch whose statements use thread indices. What leaves: one that does not. Statements
-of threads between two places where all threads meet (a barrier, an operation of the block) form a
-region, which runs for one thread after the other; what a thread keeps from one region to the next
-gets a place for each thread. Control flow around a meeting must be the same for all threads; what
-cannot be split is refused by name.
+What enters: a launch whose statements use thread indices. What leaves: one that does not.
+Statements of threads between two places where all threads meet (a barrier, an operation of the
+block) are a region, which runs for one thread after the other; what a thread keeps from one region
+to the next gets a place for each thread. Control flow around a meeting must be the same for all
+threads; what cannot be split is refused by name.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class _Threads:
         return out
 
     def simple_parts(self, stmt: Stmt) -> Block:
-        """A collective operation as what threads and the block do for it; other statements alone."""
+        """A collective operation as what threads and the block do; another statement alone."""
         if not isinstance(stmt, Collective):
             return (stmt,)
         parts = expand_collective(stmt, self.thread_index(), self.count, self.names)

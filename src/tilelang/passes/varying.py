@@ -1,8 +1,8 @@
 """Which values differ from thread to thread: a fixpoint over the statements of a launch.
 
 What enters: statements and the names that differ to begin with. What leaves: the names and the
-buffers of a thread's own that such a value reaches. Only `local` and `local.var` buffers can have an
-instance for each thread (semantics rule 4).
+buffers of a thread's own that such a value reaches. Only `local` and `local.var` buffers can have
+an instance for each thread (semantics rule 4).
 """
 
 from __future__ import annotations
