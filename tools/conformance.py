@@ -68,10 +68,10 @@ def programs(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def run_one(path: Path, folder: Path, chip: str, limit: float) -> list[Row]:
+def run_one(path: Path, folder: Path, chip: str, limit: float, how: str) -> list[Row]:
     """Run one program, or one file of tests, in a process of its own."""
     began = time.monotonic()
-    command = [sys.executable, str(ROOT / "tools" / "conformance_host.py"), str(path), chip]
+    command = [sys.executable, str(ROOT / "tools" / "conformance_host.py"), str(path), chip, how]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     name = str(path.relative_to(folder))
     try:
@@ -108,6 +108,7 @@ def main() -> int:
         "--skip", default="", help="leave out files whose path contains one of these, by commas"
     )
     parser.add_argument("--chip", default="sm_90a", help="whose rules hold (default: sm_90a)")
+    parser.add_argument("--load", action="store_true", help="load the files, run nothing of them")
     parser.add_argument("--limit", type=float, default=120, help="seconds for each file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, help="keep the lines here")
@@ -120,7 +121,8 @@ def main() -> int:
     ]
     rows: list[Row] = []
     with ThreadPoolExecutor(given.jobs) as pool:
-        work = [pool.submit(run_one, p, given.folder, given.chip, given.limit) for p in chosen]
+        how = "load" if given.load else "run"
+        work = [pool.submit(run_one, p, given.folder, given.chip, given.limit, how) for p in chosen]
         for job in work:
             for row in job.result():
                 rows.append(row)

@@ -161,20 +161,20 @@ def run_tests(path: str) -> None:
 
 def main() -> None:
     """Run the program named on the command line."""
-    path, chip = sys.argv[1:3]
+    path, chip, how = sys.argv[1:4]
     warnings.filterwarnings("ignore")
     sys.argv = [path]
     sys.path.insert(0, os.path.dirname(path))
     pretend_gpu()
     redirect_targets(chip)
-    if os.path.basename(path).startswith("test_"):
+    if how == "run" and os.path.basename(path).startswith("test_"):
         run_tests(path)
         os._exit(0)
-    has_main = "__main__" in Path(path).read_text(encoding="utf-8")
+    has_main = how == "run" and "__main__" in Path(path).read_text(encoding="utf-8")
     outcome, reason = ("passed", "") if has_main else ("loads", "")
     try:
         with CudaIsCpu():
-            runpy.run_path(path, run_name="__main__")
+            runpy.run_path(path, run_name="__main__" if how == "run" else "program")
     except SystemExit as exc:
         if exc.code not in (None, 0):
             outcome, reason = "failed", f"exit {exc.code}"
