@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator
+from types import GeneratorType
 from typing import Any, cast
 
 import numpy as np
@@ -111,6 +112,10 @@ class Schedule:
         """A digest of all that the agents can see or remember."""
         digest, known = hashlib.blake2b(digest_size=16), set[int]()
         for agent, steps in self._live:
+            # Where it is counts too: another loop may be reached with nothing else changed.
+            frame = cast("GeneratorType[Any, Any, Any]", steps).gi_frame
+            at = -1 if frame is None else frame.f_lasti
+            digest.update(at.to_bytes(4, "little", signed=True))
             for name, value in inspect.getgeneratorlocals(steps).items():
                 _add(digest, known, name, value)
             for turns in agent.block.memory.values():
