@@ -4,9 +4,9 @@ the same; and `tilelang.check` finds nothing in them.
 
 import numpy as np
 import pytest
-from program_machine import Program, drawn
 
 import tilelang
+from program_drawn import Program, drawn
 from tilelang.frontend import PrimFunc
 from tilelang.ir.read import read_function
 from tilelang.layout import Fragment, Layout
