@@ -8,6 +8,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from frontend_run import defined
 from report_run import refused, run
 
 
@@ -332,3 +333,27 @@ def test_wrong_arguments_are_refused_in_words(text, words):  # 3022
     found = refused(lambda: T.prim_func(scope["main"]), *words, located=False)
     assert found.loc is not None
     assert (found.loc.file, found.loc.line) == (file, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A[0] = 2**80", ("fits no type",)),
+        ("A[0] = round(A[1])", ("T.round",)),
+        ("a, b = divmod(A[1], 2)", ("a // b",)),
+        ("A[0] = A[1] @ A[2]", ("T.gemm",)),
+        ("A[0] = T.get_thread_binding(3)", ("0 to 2",)),
+        ("A[0] = T.get_block_binding(1)", ("0 to 0",)),
+        ("A[0] = A[1].size", ("size",)),
+        ("A[0] = A[1](2)", ("called as a function",)),
+    ],
+)
+def test_python_s_own_errors_do_not_reach_the_author(text, words):  # 3022, 2529
+    source = f"""
+def fn(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32):
+        {text}
+"""
+    found = refused(lambda: T.prim_func(defined(source)), *words, located=False)
+    assert found.loc is not None
+    assert found.loc.line == 4

@@ -15,6 +15,12 @@ from tilelang.language.loops import LoopFrame, sequential
 from tilelang.language.values import Value, describe
 
 _ITERATE = (enumerate, zip, list, tuple, set, frozenset, sorted, reversed, iter, map, filter, sum)
+_INSTEAD = {
+    "max": "T.max(a, b)",
+    "min": "T.min(a, b)",
+    "round": "T.round(x)",
+    "divmod": "a // b and a % b",
+}
 
 
 def check_builtin(fn: Any, args: tuple[Any, ...]) -> None:
@@ -22,14 +28,14 @@ def check_builtin(fn: Any, args: tuple[Any, ...]) -> None:
     if any(fn is f for f in _ITERATE):
         for a in args:
             check_iterable(a)
-    for name in ("max", "min"):
+    for name, instead in _INSTEAD.items():
         if fn is getattr(builtins, name) and any(_unknown(a) for a in args):
             raise error(
                 "syntax",
                 f"Python's {name}() on a value that the kernel computes",
                 here(),
                 cls=TileTypeError,
-                help=f"use T.{name}(a, b)",
+                help=f"use {instead}",
             )
 
 

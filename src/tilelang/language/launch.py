@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from tilelang.errors import JITNoBuilderError, TileError, TileValueError, error
+from tilelang.errors import JITNoBuilderError, TileError, TileIndexError, TileValueError, error
 from tilelang.ir import build
 from tilelang.ir.build import LaunchState
 from tilelang.ir.expr import Expr, int_value
@@ -17,6 +17,8 @@ from tilelang.language.values import Value, is_scalar
 from tilelang.scopes import Dialect
 
 MAX_AXES = 3
+
+E = TypeVar("E")
 
 
 class BlockIndex(Value):
@@ -189,9 +191,24 @@ def _launch(what: str) -> LaunchState:
     return launch
 
 
+def _along(items: Sequence[E], dim: object, what: str) -> E:
+    """The entry of an axis; a located IndexError for one that is not there."""
+    if isinstance(dim, bool) or not isinstance(dim, int) or not 0 <= dim < len(items):
+        raise error(
+            "value",
+            f"the dim of {what} is {dim}",
+            here(),
+            cls=TileIndexError,
+            expected=f"0 to {len(items) - 1}",
+            got=repr(dim)[:60],
+        )
+    return items[dim]
+
+
 def get_thread_binding(dim: int = 0) -> Value:
     """The thread index along x (0), y (1) or z (2)."""
-    return Value(_launch("T.get_thread_binding").thread_vars[dim])
+    name = "T.get_thread_binding"
+    return Value(_along(_launch(name).thread_vars, dim, name))
 
 
 def get_thread_bindings() -> list[Value]:
@@ -211,12 +228,13 @@ def get_thread_extents() -> list[int]:
 
 def get_thread_extent(dim: int = 0) -> int:
     """The threads per block along one axis; ValueError where `threads=` was left to the target."""
-    return get_thread_extents()[dim]
+    return _along(get_thread_extents(), dim, "T.get_thread_extent")
 
 
 def get_block_binding(dim: int = 0) -> Value:
     """The block index along one axis of the grid."""
-    return Value(_launch("T.get_block_binding").vars[dim])
+    name = "T.get_block_binding"
+    return Value(_along(_launch(name).vars, dim, name))
 
 
 def get_block_bindings() -> list[Value]:
@@ -232,4 +250,4 @@ def get_block_extents() -> list[int | Value]:
 
 def get_block_extent(dim: int = 0) -> int | Value:
     """The blocks along one axis."""
-    return get_block_extents()[dim]
+    return _along(get_block_extents(), dim, "T.get_block_extent")

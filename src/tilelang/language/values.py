@@ -136,6 +136,11 @@ class Value:
 
     __rpow__ = __pow__
 
+    def __matmul__(self, other: Any) -> Value:
+        raise _refuse("dtype", "`@` of single elements", help="use `T.gemm` on tiles")
+
+    __rmatmul__ = __matmul__
+
     def __neg__(self) -> Value:
         e = self.expr
         if e.dtype.kind in ("uint", "bool"):
@@ -314,6 +319,13 @@ def constant(value: Any, dtype: DType) -> Const:
             f"cannot make a {dtype} of {type(value).__name__}",
             expected="a number or a value of the kernel",
             got=repr(value)[:60],
+        )
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64 and dtype.kind != "float":
+        raise _refuse(
+            "dtype",
+            f"the integer {str(value)[:40]} fits no type",
+            expected="-2**63 to 2**64 - 1",
+            got=str(value)[:40],
         )
     return Const(dtypes.const_value(value, dtype), DType(dtype))
 
