@@ -567,3 +567,19 @@ def test_a_strided_parameter_gets_an_array_with_its_strides():
     made = inputs.arguments(fn, (), {"A": "arange"})["A"]
     assert made.tolist() == np.arange(12).reshape(3, 4).tolist()
     assert [s // 4 for s in made.strides] == [8, 2]
+
+
+def test_what_the_machine_cannot_hold_is_said_in_words(tmp_path, capsys):
+    file = tmp_path / "kernel.py"
+    file.write_text(
+        "import tilelang.language as T\n"
+        "def huge(n):\n"
+        "    @T.prim_func\n"
+        "    def kernel(A: T.Tensor((n,), 'float32')):\n"
+        "        with T.Kernel(1, threads=32):\n"
+        "            A[0] = 1.0\n"
+        "    return kernel\n"
+    )
+    assert main(["run", f"{file}::huge({10**15})"]) == 1
+    err = capsys.readouterr().err
+    assert "error[capacity]" in err and "Traceback" not in err

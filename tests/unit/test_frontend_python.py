@@ -5,6 +5,7 @@
 import numpy as np
 import pytest
 
+import tilelang
 import tilelang.language as T
 from frontend_run import check_same, compiled, defined, kernel_of, place, script
 from tilelang.errors import TileError, TileNameError, TileNotImplementedError, TileTypeError
@@ -557,3 +558,29 @@ def test_a_parameter_of_a_launch_has_no_default_value():
 
     with pytest.raises(TileNotImplementedError, match="parameter n of fn has a default value"):
         script(fn)
+
+
+def test_a_traced_function_is_not_called_but_compiled():
+    @T.prim_func
+    def kernel(A: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=1):
+            A[0] = 1
+
+    with pytest.raises(TypeError, match="tilelang.compile"):
+        kernel(np.zeros(1, np.int32))
+
+
+def test_a_jit_function_names_itself_and_its_signature_where_arguments_do_not_fit():
+    @tilelang.jit
+    def make(m, n=3):
+        @T.prim_func
+        def kernel(A: T.Tensor((m, n), "int32")):
+            with T.Kernel(1, threads=1):
+                A[0, 0] = 1
+
+        return kernel
+
+    with pytest.raises(TypeError, match=r"make: missing a required argument: 'm'") as refused:
+        make()
+    assert "make(m, n=3)" in str(refused.value)
+    assert repr(make) == "<make(m, n=3) under @tilelang.jit>"

@@ -93,7 +93,7 @@ def test_rank():
         found = refused(k, zeros(*shape))
         assert "argument A of fn" in found.message
         assert "rank" in found.message
-        assert "expected 2 dimensions (4, 6)" in found.expected
+        assert "2 dimensions (4, 6)" in found.expected
 
 
 @pytest.mark.parametrize("got", ["float64", "float16", "bfloat16", "int32", "bool"])
@@ -147,7 +147,7 @@ def test_static_extents():
     k = kernel('A: T.Tensor((4, 6), "float32")')
     found = refused(k, zeros(4, 5))
     assert "shape mismatch at axis 1" in found.message
-    assert "expected 6 at axis 1" in found.expected
+    assert "6 at axis 1" in found.expected
     assert found.got == "5"
 
 
@@ -163,7 +163,7 @@ def test_symbolic_extents_must_agree():
     assert c[0] == 5
     found = refused(k, zeros(5, 4), zeros(8, 6), c)
     assert "argument B of fn: shape mismatch at axis 1" in found.message
-    assert found.expected == "expected 5 (n, n = 5 from axis 0 of A) at axis 1"
+    assert found.expected == "5 (n, n = 5 from axis 0 of A) at axis 1"
     refused(k, zeros(5, 4), zeros(8, 5), zeros(4))
 
 
@@ -178,7 +178,7 @@ def test_extents_that_are_expressions():
     k(zeros(20), zeros(10, 2), c)
     assert c.tolist() == [5, 3]
     found = refused(k, zeros(21), zeros(10, 2), c)
-    assert found.expected == "expected 20 (n * 4, n = 5 from axis 1 of B, n - m = 2) at axis 0"
+    assert found.expected == "20 (n * 4, n = 5 from axis 1 of B, n - m = 2) at axis 0"
     assert "m * 3 + 1" in refused(k, zeros(20), zeros(11, 2), c).expected
     assert "n - m" in refused(k, zeros(20), zeros(10, 3), c).expected
     # No number of elements is negative: m * 3 + 1 is never 0.

@@ -21,7 +21,7 @@ from tilelang.errors import InternalError, TileError
 from tilelang.targets import CHIPS
 from tilelang.targets import target as parse_target
 
-OK, FAILED, USAGE = 0, 1, 2
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 _SPEC = "FILE::factory(args)"
 _EPILOG = """\
@@ -49,9 +49,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(exc), FAILED)
     except InternalError as exc:
         return _fail(_internal(exc), FAILED)
+    except (MemoryError, KeyboardInterrupt) as exc:
+        return _stopped(exc)
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+
+
+def _stopped(exc: MemoryError | KeyboardInterrupt) -> int:
+    if isinstance(exc, KeyboardInterrupt):
+        return _fail("interrupted", INTERRUPTED)
+    return _fail(
+        f"error[capacity]: the memory of this machine does not hold the program's arrays: {exc}\n"
+        "  = help: take smaller sizes, or smaller tiles",
+        FAILED,
+    )
 
 
 def _fail(text: str, code: int) -> int:

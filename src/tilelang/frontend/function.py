@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from tilelang.errors import Diagnostic, Loc, error
+from tilelang.errors import Diagnostic, Loc, TileTypeError, error
 from tilelang.frontend.session import (
     check_no_default,
     declare_parameter,
@@ -70,6 +70,16 @@ class PrimFunc:
     def script(self) -> str:
         """The text form of the tile stage."""
         return print_function(self.ir)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Never: a traced function is compiled first."""
+        raise error(
+            "argument",
+            f"{self.__name__} is a traced function, not a kernel that can be called",
+            self.loc,
+            cls=TileTypeError,
+            help=f"compile it: `kernel = tilelang.compile({self.__name__})`, then call the kernel",
+        )
 
     def __repr__(self) -> str:
         return self.script()

@@ -192,7 +192,7 @@ class Signature:
             raise self._bad(
                 p,
                 f"wrong number of dimensions (rank), shape {shape}",
-                expected=f"expected {len(extents)} dimensions {_shape_text(extents)}",
+                expected=f"{len(extents)} dimensions {_shape_text(extents)}",
                 got=f"{len(shape)} dimensions",
             )
         if packed and shape:
@@ -216,11 +216,11 @@ class Signature:
             if want == got:
                 continue
             if want is None:
-                expected = f"expected {print_expr(e)} at axis {axis}, for some sizes >= 0"
+                expected = f"{print_expr(e)} at axis {axis}, for some sizes >= 0"
             elif int_value(e) is None:
-                expected = f"expected {want} ({print_expr(e)}, {sizes.describe(e)}) at axis {axis}"
+                expected = f"{want} ({print_expr(e)}, {sizes.describe(e)}) at axis {axis}"
             else:
-                expected = f"expected {want} at axis {axis}"
+                expected = f"{want} at axis {axis}"
             raise self._bad(
                 g.param,
                 f"shape mismatch at axis {axis}, shape {g.shape}",

@@ -162,9 +162,32 @@ class JITImpl:
         return [bound.arguments[n] for n in self._eager.runtime]
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        bound = self.signature.bind(*args, **kwargs)
+        bound = self._bind(self.signature.bind, args, kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)
+
+    def _bind(
+        self,
+        bind: Callable[..., inspect.BoundArguments],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> inspect.BoundArguments:
+        try:
+            return bind(*args, **kwargs)
+        except TypeError as exc:
+            raise self._misfit(str(exc)) from None
+
+    def _misfit(self, what: str) -> TileError:
+        """The error for arguments that do not fit the signature."""
+        return error(
+            "argument",
+            f"{self.func.__name__}: {what}",
+            cls=TileTypeError,
+            expected=f"{self.func.__name__}{self.signature}",
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.func.__name__}{self.signature} under @tilelang.jit>"
 
     def _key(self, arguments: Mapping[str, Any]) -> Any:
         key = (frozen(tuple(arguments.items())), captured(self.func))
@@ -199,14 +222,14 @@ class JITImpl:
         known = {k: v for k, v in kwargs.items() if k in self.signature.parameters}
         given = {k: v for k, v in kwargs.items() if k not in known}
         bind = self.signature.bind_partial if partial else self.signature.bind
-        bound = bind(*args, **known)
+        bound = self._bind(bind, args, known)
         bound.apply_defaults()
         arguments = bound.arguments
         runtime = {n: arguments[n] for n in eager.runtime if n in arguments}
         values = {n: arguments[n] for n in eager.compile_time if n in arguments}
         missing = [n for n in eager.compile_time if n not in values]
         if missing:
-            raise TypeError(f"missing a required argument: {missing[0]!r}")
+            raise self._misfit(f"missing a required argument: {missing[0]!r}")
         return values, runtime, given
 
     def _consts(
@@ -223,7 +246,7 @@ class JITImpl:
             found = self._probes[key] = probe(eager, values)
         unknown = [name for name in given if name not in found.consts]
         if unknown:
-            raise TypeError(f"got an unexpected keyword argument {unknown[0]!r}")
+            raise self._misfit(f"got an unexpected keyword argument {unknown[0]!r}")
         consts = dict(given)
         for p in found.params:
             if p.name in runtime and runtime[p.name] is not None and p.buffer is not None:
