@@ -244,7 +244,7 @@ class _Machine:
             self.printed.append(f"{imm['message']}: {imm['buffer']}[{operands['index']}] = {value}")
             return
         assert row.meaning is not None
-        dtype = stmt.outs[0].dtype
+        dtype = (stmt.outs or stmt.results)[0].dtype
         found = row.meaning(**operands, dtype=dtype, **imm)
         for var, value in zip(stmt.results, found, strict=True):
             env[var.name] = _scalar(value, var.type)

@@ -25,9 +25,20 @@ from lower_build import check_lowered, lowered
 from thread_interpreter import AssertionFailed, run
 from tilelang.dtypes import DType
 from tilelang.errors import TileError
-from tilelang.ir.expr import BOOL, Cast, Const, LoadVector, Select, Var, const
+from tilelang.ir.expr import BOOL, AtomicLoad, Cast, Const, LoadVector, Select, Var, const
 from tilelang.ir.special import Collective
-from tilelang.ir.sync import AsyncCopy, CommitGroup, Fence, MbarWait, SyncGrid, WaitGroup
+from tilelang.ir.sync import (
+    AsyncCopy,
+    ClusterBarrier,
+    ClusterStep,
+    CommitGroup,
+    Fence,
+    MbarArrive,
+    MbarWait,
+    SyncGrid,
+    TmaCopy,
+    WaitGroup,
+)
 from tilelang.ir.text import print_program
 from tilelang.ir.thread import Declare, Elem, Instr, Space, Write, kernels_of
 from tilelang.ir.tile import (
@@ -36,6 +47,7 @@ from tilelang.ir.tile import (
     Assert,
     Atomic,
     AtomicOp,
+    AtomicStore,
     Break,
     Copy,
     Fill,
@@ -557,6 +569,79 @@ def test_what_threads_of_a_warp_do_together(fn, args, params, dtype):
     check_lowered(kernel([C], *body, threads=(64,)), C=np.zeros(64, dtype.numpy))
 
 
+BARRIER = buf("m", "uint64", 2, scope="shared.barrier")
+
+
+def phases(count, waits):
+    """Threads load tiles through a barrier that each of them arrives at `count` times a phase."""
+    A, C = buf("A", F32, 4, 48), buf("C", F32, 4, 48)
+    s = buf("s", F32, 48, scope="shared.dyn")
+    barrier = reg(BARRIER, op("%", k, 2), ext=(1,))
+    body = (
+        Alloc(BARRIER, arrive_counts=(48 * count, 48 * count)),
+        Alloc(s),
+        For(
+            k,
+            e(0),
+            e(4),
+            (
+                TmaCopy(reg(A, k, 0, ext=(1, 48)), reg(s), barrier=barrier),
+                *(MbarArrive(barrier) for _ in range(count)),
+                MbarWait(barrier, waits(op("%", op("//", k, 2), 2))),
+                st(C, k, TX, op("*", ld(s, TX), 2.0)),
+                SyncThreads(),
+            ),
+        ),
+    )
+    return kernel([A, C], *body, threads=T48)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_mbarriers_complete_when_all_threads_have_arrived(count):
+    check_lowered(phases(count, lambda parity: parity), A=f32(4, 48), C=zeros(4, 48))
+
+
+def test_a_wait_for_a_phase_that_nobody_completes_is_reported():
+    program = lowered(phases(1, lambda parity: op("-", 1, parity)))
+    with pytest.raises(AssertionFailed, match="deadlock"):
+        run(program, {"A": f32(4, 48), "C": zeros(4, 48)})
+
+
+def test_copies_that_threads_issue_for_themselves():
+    A, C = buf("A", F32, 48, 4), buf("C", F32, 48, 4)
+    s = buf("s", F32, 48, 4, scope="shared.dyn")
+    pick = reg(A, op("-", 47, TX), 0, ext=(1, 4))
+    body = (
+        Alloc(s),
+        AsyncCopy(pick, reg(s, TX, 0, ext=(1, 4)), pred=op("<", TX, 40)),
+        WaitGroup(e(0)),
+        SyncThreads(),
+        Copy(reg(s), reg(C)),
+    )
+    check_lowered(kernel([A, C], *body, threads=T48), A=f32(48, 4), C=zeros(48, 4))
+
+
+def test_atomic_accesses_outside_of_global_memory_too():
+    A, C = buf("A", I32, 4), buf("C", I32, 6)
+    read = AtomicLoad(A, (op("-", i, 1),), memory_order="acquire")
+    body = AtomicStore(C, (op("+", i, 1),), read, memory_order="release")
+    args = {"A": np.arange(4, dtype=np.int32) + 5, "C": zeros(6, dtype=np.int32)}
+    check_lowered(kernel([A, C], For(i, e(0), e(6), (body,))), **args)
+
+
+def test_a_loop_that_waits_for_another_block_is_refused():
+    A = buf("A", I32, 4)
+    found = refused(While(op("==", AtomicLoad(A, (e(0),)), 0), ()))
+    assert "waits for another block" in found.message
+
+
+def test_a_vectorized_loop_of_the_author_may_carry():
+    A = buf("A", I32, 16)
+    body = (st(A, i, op("+", ld(A, i), ld(A, op("-", i, 1)))),)
+    fn = kernel([A], For(i, e(1), e(16), body, kind=LoopKind.VECTORIZED))
+    check_lowered(fn, A=np.ones(16, np.int32))
+
+
 # -- refusals --------------------------------------------------------------------------------------
 
 
@@ -593,12 +678,11 @@ def test_a_tile_operation_with_operands_that_differ_is_refused():
     ("stmt", "name"),
     [
         (SyncGrid(), "SyncGrid"),
-        (MbarWait(reg(buf("m", "uint64", 1, scope="shared.barrier")), e(0)), "MbarWait"),
+        (ClusterBarrier(ClusterStep.SYNC), "ClusterBarrier"),
     ],
 )
 def test_what_one_thread_cannot_do_is_refused_by_name(stmt, name):
-    allocs = [Alloc(buf("m", "uint64", 1, scope="shared.barrier"), arrive_counts=(1,))]
-    found = refused(*allocs, stmt)
+    found = refused(stmt)
     assert found.kind == "target" and f"T.{name}" in found.message
     assert 'target="emulate"' in found.help
 

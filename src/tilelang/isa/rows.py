@@ -77,6 +77,38 @@ UPDATES = [
 """`old` is what was there before; the update is atomic for all threads, or of one thread alone."""
 
 
+def _load(src: Values, *, dtype: DType, order: str) -> tuple[Any, ...]:
+    del dtype, order
+    return (src[0],)
+
+
+def _store(dst: Values, value: Any, *, dtype: DType, order: str) -> tuple[()]:
+    del dtype, order
+    dst[0] = value
+    return ()
+
+
+ACCESSES = [
+    InstrRow(
+        "atomic.load",
+        _HERE,
+        ins=(OperandRow("src", Effect.READ | Effect.ATOMIC, spaces=_MEMORY, count=1),),
+        results=(OperandRow("value", Effect.WRITE, kind=Is.VALUE, like="src"),),
+        imm=(Immediate("order", str, _ORDERS),),
+        meaning=_load,
+    ),
+    InstrRow(
+        "atomic.store",
+        _HERE,
+        outs=(OperandRow("dst", Effect.WRITE | Effect.ATOMIC, spaces=_MEMORY, count=1),),
+        ins=(OperandRow("value", kind=Is.VALUE, like="dst"),),
+        imm=(Immediate("order", str, _ORDERS),),
+        meaning=_store,
+    ),
+]
+"""Accesses in one piece, ordered as `order` says against those of other threads."""
+
+
 # Products ----------------------------------------------------------------------------------------
 
 
@@ -121,4 +153,4 @@ PRINT = InstrRow(
 )
 """Prints one element of a buffer, `index` being its place in row-major order."""
 
-GENERIC = table([*UPDATES, GEMM, PRINT])
+GENERIC = table([*UPDATES, *ACCESSES, GEMM, PRINT])

@@ -164,6 +164,7 @@ class Access:
         self.env = env
         self.needed: dict[tuple[Expr, str], None] = {}
         self.known: dict[tuple[Expr, Expr | None], Expr] = {}
+        self.first: list[Stmt] = []
 
     # Expressions ---------------------------------------------------------------------------------
 
@@ -181,7 +182,7 @@ class Access:
         """`expr`, for what has not been lowered before."""
         match e:
             case AtomicLoad():
-                raise unsupported(e, "T.atomic_load")
+                return self.atomic_load(e, path, env)
             case Load():
                 return self.load(e, path, env)
             case LoadVector():
@@ -250,6 +251,31 @@ class Access:
             return element
         return Select(both(conditions), element, self.safe(at, element.dtype), lazy=True)
 
+    def atomic_load(self, e: AtomicLoad, path: Expr | None, env: Env) -> Expr:
+        """A load in one piece, made before the statement."""
+        at, dtype = self.place(e.buffer), e.dtype
+        if path is not None or dtype.is_vector:
+            raise unsupported(e, "T.atomic_load in an arm of a choice, or of a vector,")
+        indices = self.all(e.indices, path, env)
+        conditions = self.conditions(at, indices, env, None)
+        if conditions is None:
+            return at.safe
+        names = self.shared.names
+        slot = Slot(at.array, self.index(at, indices, env), 1)
+        found = names.var("loaded", dtype)
+        imm = (("order", e.memory_order),)
+        load = Instr("atomic.load", (), (slot,), results=(found,), imm=imm, loc=e.loc)
+        if at.on_chip or not conditions:
+            self.first.append(load)
+            return found
+        kept = Array(names.name("loaded"), dtype, const(1), space=Space.REGISTER)
+        keep = Write(kept, const(0), found, loc=e.loc)
+        self.first += [
+            Declare(kept, init=at.safe, loc=e.loc),
+            If(both(conditions), (load, keep), loc=e.loc),
+        ]
+        return Elem(kept, const(0), dtype)
+
     def load_vector(self, e: LoadVector, path: Expr | None, env: Env) -> Expr:
         """Neighbouring elements; where some are outside, each for itself."""
         at = self.place(e.buffer)
@@ -287,8 +313,6 @@ class Access:
 
     def store(self, stmt: Store) -> Block:
         """A store of one element."""
-        if isinstance(stmt, AtomicStore):
-            raise unsupported(stmt, "T.atomic_store")
         at = self.place(stmt.buffer)
         value = self.converted(stmt.value, stmt.buffer.dtype)
         return self.written(stmt, at, stmt.indices, value, at.array.type.bytes)
@@ -315,12 +339,30 @@ class Access:
         conditions = self.conditions(at, indices, self.env, pred, lanes)
         if conditions is None:
             return () if lanes == 1 else self.write_apart(stmt, at, indices, value)
+        if isinstance(stmt, AtomicStore):
+            return self.atomic_store(stmt, at, indices, value, conditions)
         align = align if value.dtype.lanes > 1 else 0
         write = Write(at.array, self.index(at, indices, self.env), value, align=align, loc=stmt.loc)
         if not conditions or at.on_chip:
             return (write,)
         edge = () if lanes == 1 else self.write_apart(stmt, at, indices, value)
         return (If(both(conditions), (write,), orelse=edge, loc=stmt.loc),)
+
+    def atomic_store(
+        self,
+        stmt: AtomicStore,
+        at: Place,
+        indices: tuple[Expr, ...],
+        value: Expr,
+        conditions: tuple[Expr, ...],
+    ) -> Block:
+        """A write in one piece."""
+        slot = Slot(at.array, self.index(at, indices, self.env), 1)
+        imm = (("order", stmt.memory_order),)
+        store = Instr("atomic.store", (slot,), (value,), imm=imm, loc=stmt.loc)
+        if not conditions or at.on_chip:
+            return (store,)
+        return (If(both(conditions), (store,), loc=stmt.loc),)
 
     def write_apart(
         self, stmt: Store | StoreVector, at: Place, indices: tuple[Expr, ...], value: Expr
@@ -382,7 +424,8 @@ class Access:
         """The flat index, as a sum of its terms: in 64 bits where 32 may not hold it."""
         total = env.linear(at.offset)
         rest: list[Expr] = []
-        dtype = INT64 if at.wide() else INT32
+        wide = at.wide() or any(i.dtype.bits > INT32.bits for i in indices)
+        dtype = INT64 if wide else INT32
         for i, step in zip(indices, at.strides(), strict=True):
             size = int_value(step)
             if size is not None:
@@ -444,10 +487,11 @@ class Access:
             self.needed[checked, at.buffer.name] = None
 
     def assertions(self, loc: Loc | None) -> Block:
-        """What the accesses so far need to be checked."""
-        made = tuple(Assert(c, message=outside_message(b), loc=loc) for c, b in self.needed)
+        """What the accesses so far need to be done before them: checks, and atomic loads."""
+        made = [Assert(c, message=outside_message(b), loc=loc) for c, b in self.needed]
         self.needed.clear()
-        return made
+        first, self.first = self.first, []
+        return (*made, *first)
 
 
 def outside_message(name: str) -> str:

@@ -12,10 +12,10 @@ from tilelang.ir.expr import Expr, Region
 from tilelang.ir.sync import (
     AsyncCopy,
     AsyncGemm,
-    AsyncUnit,
     CommitGroup,
     Fence,
     LaunchDependency,
+    MmaArrive,
     TmaCopy,
     TmaStoreArrive,
     TmaStoreWait,
@@ -26,18 +26,31 @@ from tilelang.ir.tile import (
     Annotate,
     Block,
     Copy,
-    Fill,
     For,
     Free,
     Function,
     Gemm,
     If,
+    LoopKind,
     Parallel,
     Pipelined,
     Stmt,
+    Store,
 )
 from tilelang.isa.target import Target
-from tilelang.passes.build import literal, map_launches, map_statements
+from tilelang.passes.build import (
+    Names,
+    literal,
+    loops_over,
+    map_launches,
+    map_statements,
+    place,
+    serial,
+    shifted,
+)
+
+BY_THREAD = (("by_thread", True),)
+"""Marks a copy that each thread may issue for itself."""
 
 _NOTHING_TO_WAIT_FOR = (
     CommitGroup,
@@ -54,22 +67,27 @@ _NOTHING_TO_WAIT_FOR = (
 def canonicalize(fn: Function, target: Target) -> Function:
     """Pipelines are loops, asynchronous work is done at once, hints are gone."""
     del target
-    return map_launches(fn, lambda body: map_statements(body, _plain))
+    names = Names(fn)
+    return map_launches(fn, lambda body: map_statements(body, lambda s: _plain(s, names)))
 
 
-def _plain(stmt: Stmt) -> Block | None:
+def _plain(stmt: Stmt, names: Names) -> Block | None:
     made: Block | None = None
     match stmt:
         case Pipelined():
             made = (For(stmt.var, stmt.start, stmt.stop, stmt.body, loc=stmt.loc),)
-        case For() | Parallel() if stmt.hints:
+        case For():
+            # An author's vectorized loop may carry from one round to the next.
+            keep = LoopKind.UNROLL if stmt.kind is LoopKind.UNROLL else LoopKind.SERIAL
+            made = (stmt.with_(hints=(), kind=keep),)
+        case Parallel() if stmt.hints:
             made = (stmt.with_(hints=()),)
         case AsyncCopy():
-            made = _async_copy(stmt)
-        case TmaCopy(barrier=None, cluster_mask=0):
-            made = (Copy(stmt.src, stmt.dst, loc=stmt.loc),)
-        case AsyncGemm(unit=AsyncUnit.WGMMA, barrier=None):
-            made = (_product(stmt),)
+            made = _async_copy(stmt, names)
+        case TmaCopy(cluster_mask=0):
+            made = (Copy(stmt.src, stmt.dst, hints=BY_THREAD, loc=stmt.loc),)
+        case AsyncGemm(two_cta=False):
+            made = _product(stmt)
         case _:
             hint = isinstance(stmt, Annotate) and stmt.kind != "safe_value"
             if hint or isinstance(stmt, _NOTHING_TO_WAIT_FOR):
@@ -77,14 +95,24 @@ def _plain(stmt: Stmt) -> Block | None:
     return made
 
 
-def _async_copy(stmt: AsyncCopy) -> Block:
-    copy = Copy(stmt.src, stmt.dst, loc=stmt.loc)
+def _async_copy(stmt: AsyncCopy, names: Names) -> Block:
+    copy = Copy(stmt.src, stmt.dst, hints=BY_THREAD, loc=stmt.loc)
     if stmt.pred is None:
         return (copy,)
-    zero = Fill(stmt.dst, literal(0, stmt.dst.dtype), loc=stmt.loc)
-    return (If(stmt.pred, (copy,), orelse=(zero,), loc=stmt.loc),)
+    dst, loops = stmt.dst, loops_over(stmt.dst.extents, names)
+    at = shifted(dst, place(loops, dst.extents))
+    zero: Block = (Store(dst.buffer, at, literal(0, dst.dtype), loc=stmt.loc),)
+    for var, extent in reversed(list(zip(loops, dst.extents, strict=True))):
+        if var is not None:
+            zero = (serial(var, extent, zero, stmt.loc),)
+    return (If(stmt.pred, (copy,), orelse=zero, loc=stmt.loc),)
 
 
-def _product(stmt: AsyncGemm) -> Gemm:
+def _product(stmt: AsyncGemm) -> Block:
     operands: tuple[Region, Region, Region, Expr] = (stmt.a, stmt.b, stmt.c, stmt.clear_accum)
-    return Gemm(*operands, transpose_a=stmt.transpose_a, transpose_b=stmt.transpose_b, loc=stmt.loc)
+    product = Gemm(
+        *operands, transpose_a=stmt.transpose_a, transpose_b=stmt.transpose_b, loc=stmt.loc
+    )
+    if stmt.barrier is None:
+        return (product,)
+    return (product, MmaArrive(stmt.barrier, loc=stmt.loc))

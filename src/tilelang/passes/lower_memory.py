@@ -18,6 +18,7 @@ from tilelang.ir.bounds import Env
 from tilelang.ir.expr import (
     BOOL,
     AddressOf,
+    AtomicLoad,
     Bitcast,
     Buffer,
     Const,
@@ -265,6 +266,8 @@ class _Lowering:
 
     def while_(self, stmt: While, env: Env) -> Block:
         """A loop whose condition is evaluated before each round, with its assertions."""
+        if any(isinstance(n, AtomicLoad) for n in stmt.cond.walk()):
+            raise unsupported(stmt, "a loop that waits for another block")
         x = self.acc.begin(env)
         cond = x.expr(stmt.cond)
         checks = x.assertions(stmt.loc)

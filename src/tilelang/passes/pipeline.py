@@ -18,6 +18,7 @@ from tilelang.isa.target import BackendName, Target
 from tilelang.passes.canonicalize import canonicalize
 from tilelang.passes.lower_copies import lower_copies
 from tilelang.passes.lower_gemm import lower_gemm
+from tilelang.passes.lower_mbarriers import lower_mbarriers
 from tilelang.passes.lower_memory import lower_memory
 from tilelang.passes.lower_parallel import lower_parallel
 from tilelang.passes.lower_products import lower_products
@@ -36,6 +37,7 @@ Watch = Callable[[str, Node], None]
 
 ONE_THREAD: tuple[Pass, ...] = (
     canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
+    lower_mbarriers,  # no mbarriers: counters, updated by threads and checked where they wait
     lower_tests,  # no tests over elements
     split_threads,  # no statement names a thread; no barriers of a block
     lower_products,  # sparse and scaled products and patches are plain products and loops

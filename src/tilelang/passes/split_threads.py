@@ -60,6 +60,7 @@ from tilelang.ir.tile import (
 )
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_statements, plus, times
+from tilelang.passes.canonicalize import BY_THREAD
 from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.passes.collectives import expand_collective
 from tilelang.passes.lower_copies import is_single, view_roots
@@ -177,6 +178,8 @@ class _Threads:
         if not self.varying.node(*stmt.children()):
             return True
         own = any(self.varying.own_instance(r.buffer) for r in regions)
+        if isinstance(stmt, Copy) and stmt.hints == BY_THREAD:
+            return False
         if own and isinstance(stmt, (Copy, Fill)):
             return False
         raise self.divergent(stmt, "its operands differ between threads")
