@@ -613,7 +613,8 @@ def test_copies_that_threads_issue_for_themselves():
     pick = reg(A, op("-", 47, TX), 0, ext=(1, 4))
     body = (
         Alloc(s),
-        AsyncCopy(pick, reg(s, TX, 0, ext=(1, 4)), pred=op("<", TX, 40)),
+        AsyncCopy(pick, reg(s, TX, 0, ext=(1, 4)), commit=False, pred=op("<", TX, 40)),
+        CommitGroup(),
         WaitGroup(e(0)),
         SyncThreads(),
         Copy(reg(s), reg(C)),
