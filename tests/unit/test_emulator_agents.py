@@ -11,7 +11,7 @@ from tilelang.emulator import inflight, teams
 from tilelang.emulator.barriers import Mbarrier, Meeting
 from tilelang.emulator.blocks import Crew, blocks_of, twin
 from tilelang.emulator.inflight import Groups, LaneOp, Op, Share
-from tilelang.emulator.lane_copies import lane_copy
+from tilelang.emulator.lane_copies import LaneCopy
 from tilelang.emulator.lanes import Lanes, statements
 from tilelang.emulator.storage import Access, Fault, Tile
 from tilelang.errors import TileError
@@ -158,7 +158,7 @@ def test_an_open_group_is_not_waited_for():
 def test_a_part_for_each_thread():
     done = []
     every = np.ones(3, np.bool_)
-    op = LaneOp(lambda t: done.append(t.tolist()), every)
+    op = LaneOp(lambda t: done.append(t.tolist()), None, every)
     groups = Groups(3)
     groups.issue(op, every, Share.EACH)
     groups.commit(every)
@@ -194,7 +194,8 @@ def test_a_read_wait_only_reads():
     steps = []
     groups = Groups(1)
     me = np.ones(1, np.bool_)
-    groups.issue(Op(lambda: steps.append("write"), fetch=lambda: steps.append("read")), me)
+    op = Op(lambda: steps.append("write"), fetch=lambda: steps.append("read"))
+    groups.issue(op, me)
     groups.commit(me)
     groups.wait(me, 0, read=True)
     assert steps == ["read"]
@@ -215,7 +216,7 @@ def test_lane_copies_at_odd_places():
     dst = np.full((3, 8), -1, np.float32)
     rows = np.array([0, 2, 3], np.int32)
     a, b = access("a", "float32", 4, 10, scope="global"), access("b", "float32", 3, 8)
-    copy, forget = lane_copy(
+    made = LaneCopy(
         (src, (rows, np.array([8, 3, 1])), a),
         (dst, (np.arange(3), 2), b),
         4,
@@ -223,13 +224,13 @@ def test_lane_copies_at_odd_places():
         3,
     )
     rows[:] = 0  # the places are those of when it was issued
-    forget(np.array([0, 1, 2]))
+    made.forget(np.array([0, 1, 2]))
     assert np.isnan(dst[:, 2:6]).all()
-    copy(np.array([0, 2]))
+    made.copy(np.array([0, 2]))
     np.testing.assert_array_equal(dst[0, 2:6], [8, 9, 0, 0])  # outside of the tensor: zero
     assert np.isnan(dst[1, 2:6]).all()
     np.testing.assert_array_equal(dst[2, 2:6], [0, 0, 0, 0])  # the predicate does not hold
-    copy(np.array([1]))
+    made.copy(np.array([1]))
     np.testing.assert_array_equal(dst[1, 2:6], [23, 24, 25, 26])
     assert (dst[:, [0, 1, 6, 7]] == -1).all()
 
@@ -237,9 +238,9 @@ def test_lane_copies_at_odd_places():
 def test_a_lane_copy_outside_of_shared_memory_is_a_fault():
     src, dst = np.zeros(8, np.float32), np.zeros(8, np.float32)
     a, b = access("a", "float32", 8, scope="global"), access("b", "float32", 8)
-    _, forget = lane_copy((src, (0,), a), (dst, (np.array([4, 6]),), b), 4, None, 2)
+    made = LaneCopy((src, (0,), a), (dst, (np.array([4, 6]),), b), 4, None, 2)
     with pytest.raises(Fault):
-        forget(np.array([0, 1]))
+        made.forget(np.array([0, 1]))
 
 
 # -- blocks and clusters ---------------------------------------------------------------------------

@@ -17,15 +17,13 @@ from tilelang.dtypes import DType
 from tilelang.emulator import storage
 from tilelang.emulator.barriers import Mbarrier, Meeting, Wait
 from tilelang.emulator.blocks import BlockState, Team, twin
-from tilelang.emulator.inflight import LaneOp, Op, Share, Threads
+from tilelang.emulator.inflight import LaneOp, Op, Point, Share, Threads
+from tilelang.emulator.lane_copies import LaneCopy
 from tilelang.emulator.storage import Array, Mask, Tile
 from tilelang.errors import Loc, error
 
 Steps = Generator[Wait, None, None]
 Copy = Callable[[Tile, Tile], None]
-
-LANE = "thread#"
-"""The name of the axis of an agent's threads, which no author's name can be."""
 
 LOOP = "a loop that reads memory until it changes"
 
@@ -68,6 +66,11 @@ class Agent:
         self._all = block.threads_of((number,))
         self._turns: dict[str, int] = {}
         self._cluster_turn = 0
+
+    def name(self) -> str:
+        """The agent in words."""
+        last = self.first + self.count - 1
+        return f"threads {self.first} to {last}" if self.count > 1 else f"thread {last}"
 
     def threads(self, mask: Mask | None) -> Threads:
         """The active threads, among all of the block."""
@@ -150,7 +153,10 @@ class Agent:
         turn = self._turns[name]
         own = self.block.memory[name][turn]
         other = block.piece(name, turn, own.array.shape, own.dtype)
-        return twin(tile, own.array, other.array)
+        there = twin(tile, own.array, other.array)
+        if self.block.order is not None:
+            self.block.order.mirror(tile, there, other.array)
+        return there
 
     # -- barriers ----------------------------------------------------------------------------------
 
@@ -167,10 +173,15 @@ class Agent:
                 help="what decides the way here must be the same for all threads",
             )
         meeting.loc, meeting.name = loc, name
-        turn = meeting.turn
+        turn, order = meeting.turn, self.block.order
+        if order is not None:
+            order.arrive(self, meeting)
         if not meeting.arrive(self.count, self.block.alive(team)):
             yield Wait(lambda: meeting.turn != turn, meeting.what, loc)
-        return meeting.claim(turn)
+        chosen = meeting.claim(turn)
+        if order is not None:
+            order.leave(self, meeting, chosen=chosen)
+        return chosen
 
     def sync(self, team: Team, mask: Mask | None, loc: Loc | None) -> Steps:
         """A barrier of a team."""
@@ -190,7 +201,18 @@ class Agent:
     def arrive_named(self, key: Any, count: Any, mask: Mask | None) -> None:
         """Arrive at a named barrier without waiting."""
         for (k, n), lanes in self.distinct(mask, key, count):
+            self._coming(self._barrier(k))
             self._barrier(k).arrive(self.active(lanes), n)
+
+    def _coming(self, point: Point) -> None:
+        """For the dynamic check: an arrival follows."""
+        if self.block.order is not None:
+            self.block.order.arrive(self, point)
+
+    def _passed(self, point: Point) -> None:
+        """For the dynamic check: a barrier was waited for."""
+        if self.block.order is not None:
+            self.block.order.leave(self, point)
 
     def _barrier(self, key: int) -> Meeting:
         if key == 0:
@@ -202,11 +224,14 @@ class Agent:
     ) -> Steps:
         waits: list[tuple[Meeting, int]] = []
         for meeting, count, needed in steps:
+            self._coming(meeting)
             if not meeting.arrive(count, needed):
                 waits.append((meeting, meeting.turn))
         for meeting, turn in waits:
             if meeting.turn == turn:
                 yield Wait(lambda m=meeting, t=turn: m.turn != t, meeting.what, loc, mask)
+        for meeting, _, _ in steps:
+            self._passed(meeting)
 
     def count_threads(
         self, team: Team, holds: int, mask: Mask | None, loc: Loc | None
@@ -232,11 +257,13 @@ class Agent:
         team = self.block.cluster
         if step != "wait":
             self._cluster_turn = team.barrier.turn
+            self._coming(team.barrier)
             team.barrier.arrive(self.active(mask), team.alive())
         if step in ("sync", "wait"):
             turn = self._cluster_turn
             if team.barrier.turn == turn:
                 yield Wait(lambda: team.barrier.turn != turn, team.barrier.what, loc, mask)
+            self._passed(team.barrier)
 
     def leave(self, mask: Mask | None = None) -> None:
         """Threads have ended."""
@@ -279,6 +306,7 @@ class Agent:
             theirs = bars if cta is None else self.remote(cta[0], bars, r, loc)
             bar, count = self.bar(theirs, k, loc), self.active(lanes)
             bar.expect(size * count)
+            self._coming(bar)
             bar.arrive(count, loc)
 
     def expect(
@@ -297,26 +325,33 @@ class Agent:
             if not bar.passed(p):  # then it is the current phase that is waited for
                 now = bar.phase
                 yield Wait(lambda b=bar, n=now: b.phase != n, bar.missing, loc, lanes, bar)
+            self._passed(bar)
 
     # -- asynchronous work -------------------------------------------------------------------------
 
     def issue(
-        self,
-        kind: str,
-        op: Op,
-        threads: Threads,
-        dst: Tile | None = None,
-        *,
-        share: Share = Share.ALL,
-        commit: bool = True,
+        self, kind: str, op: Op, threads: Threads, share: Share = Share.ALL, *, commit: bool = True
     ) -> None:
         """Work of the group of these threads; what it will write is undefined from now on."""
-        if dst is not None:
-            undefine(dst)
+        self._under_way(op)
         groups = self.block.work(kind)
         groups.issue(op, threads, share)
         if commit:
             groups.commit(threads)
+
+    def _under_way(self, op: Op) -> None:
+        """Work begins. What it replaces is undefined until it is complete."""
+        if self.block.order is not None:
+            self.block.order.issue(self, op)
+        for place in op.writes:
+            if isinstance(place, Tile) and not op.adds and place.access.on_chip:
+                storage.view(place)[...] = storage.poison(place.access.dtype)
+
+    def copying(
+        self, copy: Copy, src: Tile, dst: Tile, loc: Loc | None, name: str = "T.tma_copy"
+    ) -> Op:
+        """A copy of a region as an operation."""
+        return Op(lambda: copy(src, dst), loc, name, reads=(src,), writes=(dst,))
 
     def leader(self, lane: int) -> Threads:
         """One thread, among all of the block."""
@@ -336,20 +371,22 @@ class Agent:
             wanted[self.first : self.first + self.count] = count
         self.block.work(kind).wait(self.threads(mask), wanted, read=read)
 
-    def copy_lanes(
-        self,
-        copy: Callable[[Array], None],
-        poison: Callable[[Array], None],
-        mask: Mask | None,
-        loc: Loc | None,
-    ) -> None:
-        """A `cp.async` of each active thread; `copy` and `poison` take the lanes that are meant."""
+    def copy_lanes(self, made: LaneCopy, mask: Mask | None, loc: Loc | None) -> None:
+        """A `cp.async` of each active thread."""
         threads, first, count = self.threads(mask), self.first, self.count
-        if not threads.any():
-            return
-        poison(np.flatnonzero(threads[first : first + count]))
-        op = LaneOp(lambda t: copy(np.flatnonzero(t[first : first + count])), threads, loc)
-        self.issue("cp.async", op, threads, share=Share.EACH, commit=False)
+
+        def lanes(some: Threads) -> Array:
+            return np.flatnonzero(some[first : first + count])
+
+        op = LaneOp(
+            lambda t: made.copy(lanes(t)),
+            lambda t: made.places(lanes(t)),
+            threads,
+            loc,
+            "T.ptx_cp_async",
+        )
+        self.issue("cp.async", op, threads, Share.EACH, commit=False)
+        made.forget(lanes(threads))
 
     def hand_over(
         self, kind: str, bars: list[Mbarrier], index: Any, mask: Mask | None, loc: Loc | None
@@ -359,6 +396,7 @@ class Agent:
             bar, threads = self.bar(bars, k, loc), self.threads(lanes)
             for op in self.block.work(kind).under_way(threads):
                 bar.attach(op)
+            self._coming(bar)
             bar.arrive(self.active(lanes), loc)
 
     def commit_product(self, bars: list[Mbarrier], index: int, lane: int, loc: Loc | None) -> None:
@@ -366,6 +404,7 @@ class Agent:
         bar = self.bar(bars, index, loc)
         for op in self.block.work("tcgen05").under_way(self.leader(lane)):
             bar.attach(op)
+        self._coming(bar)
         bar.arrive(1, loc)
 
     def store(self, copy: Copy, src: Tile, dst: Tile, lane: int, loc: Loc | None) -> None:
@@ -373,15 +412,16 @@ class Agent:
         held: list[Tile] = []
 
         def fetch() -> None:
-            if not held:
-                zero = (0,) * len(src.extents)
-                held.append(src._replace(array=storage.view(src).copy(), mins=zero))
+            zero = (0,) * len(src.extents)
+            held.append(src._replace(array=storage.view(src).copy(), mins=zero))
 
         def run() -> None:
-            fetch()
+            if not held:
+                fetch()
             copy(held[0], dst)
 
-        self.issue("bulk", Op(run, loc, fetch), self.leader(lane))
+        op = Op(run, loc, "T.tma_copy", reads=(src,), writes=(dst,), fetch=fetch)
+        self.issue("bulk", op, self.leader(lane))
 
     def load(
         self,
@@ -399,7 +439,7 @@ class Agent:
             bars = self.remote(shared_name, bars, 0, loc)
         target, size = self.bar(bars, index, loc), size_of(dst)
         target.expect(size)
-        self._under_way(Op(lambda: copy(src, dst), loc), dst, target, size)
+        self._load(self.copying(copy, src, dst, loc), target, size, self.block)
 
     def spread(
         self,
@@ -425,8 +465,8 @@ class Agent:
         for rank in ranks:
             into = self.peer(cluster.blocks[rank], to[1], dst)
             bars = self.remote(bar[2], bar[0], rank, loc)
-            op = Op(lambda t=into: copy(src, t), loc)
-            self._under_way(op, into, self.bar(bars, bar[1], loc), size)
+            op = self.copying(copy, src, into, loc)
+            self._load(op, self.bar(bars, bar[1], loc), size, cluster.blocks[rank])
 
     def push(
         self,
@@ -442,12 +482,15 @@ class Agent:
         """
         block = self.block.cluster.block(to[0], loc)
         into = self.peer(block, to[1], dst)
+        op = self.copying(copy, src, into, loc, "T.copy_cluster")
         if bar is None:
-            copy(src, into)
+            self._under_way(op)
+            op.complete()
             return
         target, size = self.bar(self.remote(bar[2], bar[0], to[0], loc), bar[1], loc), size_of(dst)
         target.expect(size)
-        self._under_way(Op(lambda: copy(src, into), loc), into, target, size)
+        self._load(op, target, size, block)
+        self._coming(target)
         target.arrive(1, loc)
 
     def broadcast(
@@ -457,24 +500,28 @@ class Agent:
         cluster, me = self.block.cluster, self.block.rank
         ranks = cluster.named(mask, loc)
         if me not in ranks:
-            copy(src, dst)
+            self._at_once(copy, src, dst, loc)
             return
         meeting = cluster.meetings.setdefault(key, Meeting("T.copy_cluster of several blocks"))
-        posted = cluster.posted.setdefault(key, {})
-        posted[me] = (src, dst)
         turn = meeting.turn
-        if meeting.arrive(1, len(ranks)):
-            source = posted[ranks[0]][0]
-            for rank in ranks:
-                copy(source, posted[rank][1])
-            posted.clear()
-        else:
+        posted = cluster.posted.setdefault((key, turn), {})
+        cluster.posted.pop((key, turn - 1), None)
+        posted[me] = src
+        self._coming(meeting)
+        if not meeting.arrive(1, len(ranks)):
             yield Wait(lambda: meeting.turn != turn, meeting.blocks, loc)
+        self._passed(meeting)
+        self._at_once(copy, posted[ranks[0]], dst, loc)  # each for itself what the first has posted
 
-    def _under_way(self, op: Op, dst: Tile, bar: Mbarrier, size: int) -> None:
-        undefine(dst)
-        self.block.loads = [o for o in self.block.loads if not o.done]
-        self.block.loads.append(op)
+    def _at_once(self, copy: Copy, src: Tile, dst: Tile, loc: Loc | None) -> None:
+        op = self.copying(copy, src, dst, loc, "T.copy_cluster")
+        self._under_way(op)
+        op.complete()
+
+    def _load(self, op: Op, bar: Mbarrier, size: int, block: BlockState) -> None:
+        self._under_way(op)
+        block.loads = [o for o in block.loads if not o.done]
+        block.loads.append(op)
         bar.attach(op, size)
 
     def turn(self, mask: Mask | None, loc: Loc | None) -> Wait:
@@ -487,8 +534,3 @@ def size_of(tile: Tile) -> int:
     """The bytes of a region."""
     dtype = tile.access.dtype
     return (math.prod(tile.extents) * dtype.bits + 7) // 8
-
-
-def undefine(dst: Tile) -> None:
-    """Contents are undefined until the work that writes them is complete."""
-    storage.view(dst)[...] = storage.poison(dst.access.dtype)

@@ -237,14 +237,15 @@ def _async_copy(u: Unit, stmt: sync.AsyncCopy) -> None:
     src, dst = u.w.fresh("tile"), u.w.fresh("tile")
     u.w.line(f"{src} = {operand(u, stmt.src)}")
     u.w.line(f"{dst} = {operand(u, stmt.dst)}")
-    made = _op(u, f"{_copy_of(u, stmt)}, {src}, {dst}", stmt)
-    u.w.line(f"agent.issue('cp.async', {made}, {_team(u)}, {dst})")
+    made = _op(u, f"{_copy_of(u, stmt)}, {src}, {dst}", stmt, [src], [dst])
+    u.w.line(f"agent.issue('cp.async', {made}, {_team(u)})")
 
 
-def _op(u: Unit, call: str, stmt: Stmt) -> str:
-    """The text of an operation that makes a call."""
+def _op(u: Unit, call: str, stmt: Stmt, reads: list[str], writes: list[str]) -> str:
+    """The text of an operation that makes a call, with the memory that it needs."""
     later, op = u.constant("later", partial, "later"), u.constant("Op", inflight.Op, "Op")
-    return f"{op}({later}({call}), {loc_text(u, stmt)})"
+    places = f"reads={tuple_text(reads)}, writes={tuple_text(writes)}"
+    return f"{op}({later}({call}), {loc_text(u, stmt)}, {what(stmt)!r}, {places})"
 
 
 def _team(u: Unit) -> str:
@@ -262,9 +263,9 @@ def _lane_copy(u: Unit, stmt: sync.AsyncCopy) -> None:
         mins = tuple_text(u.expr(m).code for m in region.mins)
         sides.append(f"({s.name}, {mins}, {u.access_name(region.buffer, region.loc)})")
     pred = "None" if stmt.pred is None else u.expr(stmt.pred).code
-    fn = u.constant("lane_copy", lane_copies.lane_copy, "lane_copy")
+    fn = u.constant("LaneCopy", lane_copies.LaneCopy, "LaneCopy")
     made = f"{fn}({', '.join(sides)}, {count}, {pred}, agent.count)"
-    u.w.line(f"agent.copy_lanes(*{made}, {u.mask_text}, {loc_text(u, stmt)})")
+    u.w.line(f"agent.copy_lanes({made}, {u.mask_text}, {loc_text(u, stmt)})")
 
 
 def _commit(u: Unit, stmt: sync.CommitGroup) -> None:
@@ -299,7 +300,9 @@ def _async_gemm(u: Unit, stmt: sync.AsyncGemm) -> None:
     if stmt.unit is sync.AsyncUnit.WGMMA:
         _whole(u, stmt)
         u.begin(*stmt.children())
-        tiles = [operand(u, r) for r in (stmt.a, stmt.b, stmt.c)]
+        tiles = [u.w.fresh("tile") for _ in range(3)]
+        for name, region in zip(tiles, (stmt.a, stmt.b, stmt.c), strict=True):
+            u.w.line(f"{name} = {operand(u, region)}")
         share = f"share={u.constant('share', inflight.Share.GROUPS, 'groups')}"
         u.w.line(f"agent.issue('wgmma', {_product(u, stmt, tiles)}, {_team(u)}, {share})")
         return
@@ -316,7 +319,8 @@ def _product(u: Unit, stmt: sync.AsyncGemm, tiles: list[str]) -> str:
     gemm = u.constant("gemm", products.OPS[Gemm], "op")
     tf32 = ", tf32=True" if u.tf32 else ""
     call = f"{gemm}, {u.constant('op', stmt)}, {', '.join(tiles)}, {clear.code}{tf32}"
-    return _op(u, call, stmt)
+    text = _op(u, call, stmt, tiles[:2], tiles[2:])
+    return f"{text.removesuffix(')')}, adds=True)"
 
 
 def _arrive_when_done(u: Unit, barrier: Region, lane: str, stmt: Stmt) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tilelang.emulator.inflight import Op
+from tilelang.emulator.inflight import Op, Point
 from tilelang.errors import Loc, error
 
 
@@ -31,7 +31,7 @@ class Wait:
     spins: bool = False
 
 
-class Mbarrier:
+class Mbarrier(Point):
     """One mbarrier: the arrivals and bytes that its current phase still expects, and the work that
     brings them.
 
@@ -39,6 +39,7 @@ class Mbarrier:
     """
 
     def __init__(self, name: str, expected: int) -> None:
+        super().__init__()
         self.name = name
         self.expected = expected
         self.phase = 0
@@ -83,8 +84,9 @@ class Mbarrier:
         if not self.due:
             return
         work, self._work = self._work, []
+        self.open()
         for op in work:
-            op.complete()
+            op.complete(self)
         self._pending = self.expected
         self.phase += 1
 
@@ -109,10 +111,11 @@ class Mbarrier:
         return (self.phase, self._pending, self._bytes, len(self._work))
 
 
-class Meeting:
+class Meeting(Point):
     """A barrier of a number of threads; `turn` counts how often it was complete."""
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self.name = name
         self.turn = 0
         self.here = 0
@@ -137,6 +140,7 @@ class Meeting:
     def settle(self, needed: int) -> None:
         """Complete the turn if `needed` threads are here (they may be fewer than were expected)."""
         if self.here and self.here >= needed:
+            self.open()
             self.turn += self.here // max(needed, 1)
             self.here %= max(needed, 1)
         self.needed = needed

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,10 +21,16 @@ from tilelang.emulator.inflight import Groups, Op, Threads
 from tilelang.emulator.storage import Array, Tile
 from tilelang.errors import Loc, error
 
+if TYPE_CHECKING:
+    from tilelang.emulator.order import Order
+
 Team = tuple[int, ...]
 """The agents of a block that run one piece of the program together, by number."""
 
 Index = tuple[int, ...]
+
+LANE = "thread#"
+"""The name of the axis of an agent's threads, which no author's name can be."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +85,7 @@ class Cluster:
     blocks: dict[int, BlockState] = field(default_factory=dict[int, "BlockState"])
     barrier: Meeting = field(default_factory=lambda: Meeting("the barrier of the cluster"))
     meetings: dict[Any, Meeting] = field(default_factory=dict[Any, Meeting])
-    posted: dict[Any, dict[int, tuple[Tile, Tile]]] = field(
-        default_factory=dict[Any, "dict[int, tuple[Tile, Tile]]"]
-    )
+    posted: dict[Any, dict[int, Tile]] = field(default_factory=dict[Any, "dict[int, Tile]"])
 
     def alive(self) -> int:
         """The threads that have not ended."""
@@ -130,9 +134,11 @@ class Grid:
 class BlockState:
     """What the agents of one block share."""
 
-    def __init__(self, index: Index, rank: int, crew: Crew, cluster: Cluster, grid: Grid) -> None:
+    def __init__(
+        self, index: Index, place: tuple[int, int], crew: Crew, cluster: Cluster, grid: Grid
+    ) -> None:
         self.index = index
-        self.rank = rank
+        self.number, self.rank = place
         self.crew = crew
         self.cluster = cluster
         self.grid = grid
@@ -145,8 +151,9 @@ class BlockState:
         self.loads: list[Op] = []
         self.gone = np.zeros(crew.count, np.bool_)
         self.teams: dict[Team, Threads] = {}
+        self.order: Order | None = None
         self._running = len(crew.sizes)
-        cluster.blocks[rank] = self
+        cluster.blocks[self.rank] = self
 
     def name(self) -> str:
         """The block in words."""
@@ -247,5 +254,6 @@ def blocks_of(grid: Index, crew: Crew) -> Iterator[list[BlockState]]:
             at = (cx * dims[0] + x, cy * dims[1] + y, cz * dims[2] + z)
             if all(i < n for i, n in zip(at, sizes, strict=True)):
                 rank = x + dims[0] * (y + dims[1] * z)
-                BlockState(at[: len(grid)], rank, crew, cluster, all_blocks)
+                number = at[0] + sizes[0] * (at[1] + sizes[1] * at[2])
+                BlockState(at[: len(grid)], (number, rank), crew, cluster, all_blocks)
         yield list(cluster.blocks.values())

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilelang.emulator import elements
+from tilelang.emulator.blocks import LANE
 from tilelang.emulator.ops import matched
 from tilelang.emulator.shadow import Cells, LaneRange, Owners, Places, Shadow, cells_of
 from tilelang.emulator.storage import Access, Array, Fault, Index, Mask, Tile, overlap
 from tilelang.errors import Diagnostic, Findings, Loc, Severity, warning
+
+if TYPE_CHECKING:
+    from tilelang.emulator.agents import Agent
+    from tilelang.emulator.order import Order
 
 Lanes = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -67,6 +72,8 @@ class Checker:
     block: int = 0
     domain: Domain = field(default_factory=Domain)
     epoch: int = 0
+    order: Order | None = None
+    _turns: int = 0
     _global: list[Cells] = field(default_factory=list[Cells])
     _sites: list[Loc | None] = field(default_factory=lambda: [None])
     _site_of: dict[Loc | None, int] = field(default_factory=dict["Loc | None", int])
@@ -80,6 +87,8 @@ class Checker:
 
     def born(self, array: Array, unit: int, written: bool, shared_by_blocks: bool) -> Shadow:
         """New memory; or memory at an address, which may be that of an argument."""
+        if self.order is not None and not shared_by_blocks:
+            return self.order.born(array, unit, written=written)
         cells = cells_of(array, unit, written=written)
         if not shared_by_blocks:
             return Shadow(array, cells)
@@ -94,7 +103,8 @@ class Checker:
 
     def viewed(self, array: Array, source: Shadow) -> Shadow:
         """Another array on the same storage."""
-        return Shadow(array, source.cells)
+        made = Shadow(array, source.cells)
+        return made if self.order is None else self.order.register(array, made)
 
     def start(self) -> None:
         """A new launch: what earlier ones did is in order."""
@@ -106,23 +116,27 @@ class Checker:
         """The next block begins."""
         self.block = number
         self._blocks[number] = block
-        self.epoch += 1
+        self._turn()
 
     def enter(self, shape: tuple[int, ...], axes: tuple[str, ...], threads: bool) -> Domain:
         """Other lanes from here on; the result is what to go back to."""
         before = self.domain
         self.domain = Domain(shape, axes, threads)
-        self.epoch += 1
+        self._turn()
         return before
 
     def leave(self, before: Domain) -> None:
         """The lanes of before."""
         self.domain = before
-        self.epoch += 1
+        self._turn()
+
+    def _turn(self) -> None:
+        self._turns += 1
+        self.epoch = self._turns
 
     def barrier(self) -> None:
         """What comes is after what was, for the threads of the block."""
-        self.epoch += 1
+        self._turn()
 
     # -- single elements ---------------------------------------------------------------------------
 
@@ -174,23 +188,30 @@ class Checker:
         self._updated(touch)
 
     def by_threads(
-        self, shadow: Shadow, index: tuple[Index, ...], access: Access, mask: Mask | None
+        self,
+        shadow: Shadow,
+        index: tuple[Index, ...],
+        access: Access,
+        mask: Mask | None,
+        team: int = 0,
     ) -> None:
-        """Threads that store what they computed from the old value of one element."""
+        """Threads that store what they computed from the old value of one element; those here may
+        stand for a `team` that is larger.
+        """
         t = self._touch(shadow, index, access, mask, self.domain.shape)
         places, counts = np.unique(t.cells[:: t.each], return_counts=True)
         if not counts.size or counts.max() < 2:
             return
         k = int(np.argmax(t.cells[:: t.each] == places[counts.argmax()]))
         element = self._element(t, tuple(int(i[k]) for i in t.at))
+        many = team if team and counts.max() == len(t.lanes) else int(counts.max())
         self.findings.add(
             warning(
                 "race",
-                f"{counts.max()} threads update one element of {access.buffer.name}"
-                " from its old value",
+                f"{many} threads update one element of {access.buffer.name} from its old value",
                 access.loc,
                 expected="each element updated by one thread",
-                got=f"{element} read and written by {counts.max()} threads in {self.where()}",
+                got=f"{element} read and written by {many} threads in {self.where()}",
                 help="guard it with `if T.get_thread_binding() == 0`, or use an atomic operation",
             )
         )
@@ -276,21 +297,19 @@ class Checker:
     # -- what is looked for ------------------------------------------------------------------------
 
     def _read(self, t: Touch, *, atomic: bool = False, lanes: bool = True) -> None:
-        if not len(t.cells):
+        if not len(t.cells) or self._waits_for(t, write=False, atomic=atomic):
             return
-        missing = ~t.shadow.cells.written[t.cells]
-        if missing.any():
-            self._uninitialised(t, missing)
+        self.look_written(t)
         if not t.access.on_chip:
             plain, updates, readers = t.shadow.cells.blocks()
             for owners, what in ((plain, "stores"), (updates, "updates")):
                 if atomic and owners is updates:
                     continue
-                wrong = owners.others(t.cells, self.block)
+                wrong = self._others(owners, t)
                 if wrong.any() and not (atomic and owners is plain):
                     self._block_race(t, wrong, owners, f"one block {what} what another reads")
             if not atomic:
-                readers.add(t.cells, self.block, self._site(t.access.loc))
+                self._own(readers, t)
         if lanes and self._races_between_lanes(t):
             writers, readers_of = t.shadow.cells.lanes()
             each = np.repeat(t.lanes, t.each)
@@ -304,6 +323,7 @@ class Checker:
     ) -> None:
         if not len(t.cells):
             return
+        self._waits_for(t, write=True, atomic=atomic)
         t.shadow.cells.written[t.cells] = True
         if not t.access.on_chip:
             plain, updates, readers = t.shadow.cells.blocks()
@@ -315,13 +335,13 @@ class Checker:
                 *kinds,
                 (updates, "one block stores what another updates atomically"),
             ):
-                wrong = owners.others(t.cells, self.block)
+                wrong = self._others(owners, t)
                 if wrong.any() and not atomic:
                     same = (
                         owners is plain and values is not None and self._unchanged(t, values, wrong)
                     )
                     self._block_race(t, wrong, owners, what, same=same)
-            (updates if atomic else plain).add(t.cells, self.block, self._site(t.access.loc))
+            self._own(updates if atomic else plain, t)
         if lanes and self._races_between_lanes(t):
             writers, readers_of = t.shadow.cells.lanes()
             each = np.repeat(t.lanes, t.each)
@@ -335,20 +355,49 @@ class Checker:
             writers.add(t.cells, each, self.epoch)
 
     def _updated(self, t: Touch) -> None:
-        if not len(t.cells):
+        if not len(t.cells) or self._waits_for(t, write=True, atomic=True):
             return
-        missing = ~t.shadow.cells.written[t.cells]
-        if missing.any():
-            self._uninitialised(t, missing)
+        self.look_written(t)
         if not t.access.on_chip:
             plain, updates, readers = t.shadow.cells.blocks()
             for owners, what in ((plain, "stores"), (readers, "reads")):
-                wrong = owners.others(t.cells, self.block)
+                wrong = self._others(owners, t)
                 if wrong.any():
                     self._block_race(
                         t, wrong, owners, f"one block {what} what another updates atomically"
                     )
-            updates.add(t.cells, self.block, self._site(t.access.loc))
+            self._own(updates, t)
+
+    def apart(self, agent: Agent) -> None:
+        """After an operation that one agent has carried out for its team."""
+        if self.order is not None:
+            self.order.apart(agent)
+
+    def _waits_for(self, t: Touch, *, write: bool, atomic: bool) -> bool:
+        """Whether work under way has the elements, where threads wait for each other."""
+        order = self.order
+        return order is not None and order.access(t, write=write, atomic=atomic)
+
+    def look_written(self, t: Touch) -> None:
+        """Elements that are read must have been written."""
+        missing = ~t.shadow.cells.written[t.cells]
+        if missing.any():
+            self._uninitialised(t, missing)
+
+    def now_written(self, t: Touch) -> None:
+        """An operation of the block has written elements."""
+        self._written(t, None, lanes=False)
+
+    def _others(self, owners: Owners, t: Touch) -> Flags:
+        """Which cells belong to other blocks, with no order between them and this one."""
+        wrong = owners.others(t.cells, self.block)
+        if self.order is not None and wrong.any():
+            wrong &= ~self.order.settled(owners, t.cells)
+        return wrong
+
+    def _own(self, owners: Owners, t: Touch) -> None:
+        now = self.order.now if self.order is not None else 0
+        owners.add(t.cells, self.block, self.site(t.access.loc), now)
 
     def _races_between_lanes(self, t: Touch) -> bool:
         """Threads are held in order on chip by barriers that the compiler inserts; iterations are
@@ -390,30 +439,30 @@ class Checker:
 
     def tile_read(self, tile: Tile, shadow: Shadow) -> None:
         """An operation of the block reads a region."""
-        t = self._region(tile, shadow)
+        t = self.region(tile, shadow)
         self._read(t, lanes=False)
 
     def tile_write(self, tile: Tile, shadow: Shadow) -> None:
         """An operation of the block has written a region."""
-        t = self._region(tile, shadow)
+        t = self.region(tile, shadow)
         self._written(t, None, lanes=False)
-        self.epoch += 1
+        self._turn()
 
     def tile_update(self, tile: Tile, shadow: Shadow) -> None:
         """An operation of the block updates a region atomically."""
-        self._updated(self._region(tile, shadow))
+        self._updated(self.region(tile, shadow))
 
     def tile_copy(self, src: tuple[Tile, Shadow], dst: tuple[Tile, Shadow]) -> None:
         """A copy has run: on chip it carries along what was never written; into global memory that
         is a finding.
         """
         (source, shadow), (target, into) = src, dst
-        s, d = self._region(source, shadow), self._region(target, into)
+        s, d = self.region(source, shadow), self.region(target, into)
         known = np.ones(source.extents, np.bool_)
         if not source.access.on_chip:
             if len(d.cells):
                 self._read(s, lanes=False)
-        else:
+        elif not self._waits_for(s, write=False, atomic=False):
             known[...] = shadow.cells.written[s.cells].reshape(*source.extents, s.each).all(axis=-1)
         fitted = np.broadcast_to(
             matched(known, target.extents, target.access.loc, "T.copy"), target.extents
@@ -442,7 +491,13 @@ class Checker:
             )
         )
 
-    def _region(self, tile: Tile, shadow: Shadow) -> Touch:
+    def elements(self, shadow: Shadow, at: tuple[Any, ...], access: Access) -> Touch:
+        """Single elements that an operation of the block touches."""
+        cells = shadow.places(at)
+        return Touch(shadow, access, at, np.zeros(len(at[0]) if at else 1, np.int32), cells)
+
+    def region(self, tile: Tile, shadow: Shadow) -> Touch:
+        """The elements of a region that an operation of the block touches."""
         at, cells = shadow.region(tile)
         count = len(at[0]) if at else 1
         return Touch(shadow, tile.access, at, np.zeros(count, np.int32), cells)
@@ -488,18 +543,29 @@ class Checker:
 
     # -- words -------------------------------------------------------------------------------------
 
-    def _site(self, loc: Loc | None) -> int:
+    def site(self, loc: Loc | None) -> int:
+        """The number of a place in the program."""
         if loc not in self._site_of:
             self._site_of[loc] = len(self._sites)
             self._sites.append(loc)
         return self._site_of[loc]
 
+    def site_of(self, number: int) -> Loc | None:
+        """The place in the program that has a number."""
+        return self._sites[number]
+
     def _place(self, lane: tuple[int, ...]) -> str:
         return self.where(lane, self.domain.axes) or "the host"
 
     def _lane(self, lane: Any) -> str:
+        if self.order is not None and self.domain.axes == (LANE,):
+            return ", ".join(f"{n} = {k}" for n, k in self.order.place_of(int(lane)))
         at = np.unravel_index(int(lane), self.domain.shape) if self.domain.shape else ()
         return ", ".join(f"{n} = {int(k)}" for n, k in zip(self.domain.axes, at, strict=False))
+
+    def element_of(self, t: Touch, flags: Flags) -> str:
+        """The first flagged element in words."""
+        return self._element(t, t.example(flags)[1])
 
     def _element(self, t: Touch, at: tuple[int, ...]) -> str:
         inner = at[len(at) - t.access.buffer.rank :]

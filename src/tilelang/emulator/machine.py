@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from tilelang.emulator import shadow
-from tilelang.emulator.agents import LANE, Agent, Steps, agents_of
-from tilelang.emulator.blocks import BlockState, Crew, blocks_of
+from tilelang.emulator.agents import Agent, Steps, agents_of
+from tilelang.emulator.blocks import LANE, BlockState, Crew, blocks_of
 from tilelang.emulator.check import Checker
 from tilelang.emulator.observe import Observer
-from tilelang.emulator.schedule import Schedule
+from tilelang.emulator.order import Order
+from tilelang.emulator.schedule import Live, Schedule
 from tilelang.emulator.shadow import Shadow
 from tilelang.emulator.storage import Array, Fault, Mask
 from tilelang.errors import InternalError, Loc, TileError, TileIndexError, TileRuntimeError, error
@@ -99,28 +100,40 @@ class Machine:
 
         Blocks of a cluster run at the same time; others too where they may wait for each other.
         """
-        waves = (
-            [(a, kernel(*b.index, a)) for b in blocks for a in agents_of(b)]
-            for blocks in blocks_of(grid, crew)
-        )
+        if self.check is not None:
+            self.check.start()
+            self.check.order = Order(self.check, flags=crew.all_at_once)
+
+        def wave(blocks: list[BlockState]) -> list[Live]:
+            for block in blocks:
+                block.order = None if self.check is None else self.check.order
+            return [(a, kernel(*b.index, a)) for b in blocks for a in agents_of(b)]
+
+        waves = (wave(blocks) for blocks in blocks_of(grid, crew))
         try:
             if crew.all_at_once:
                 Schedule(waves, self._enter, self._ended).run()
             else:
-                for wave in waves:
-                    Schedule(iter([wave]), self._enter, self._ended).run()
+                for each in waves:
+                    Schedule(iter([each]), self._enter, self._ended).run()
         except Fault as fault:
             raise self.placed(fault) from None
         finally:
             self.agent = None
+            if self.check is not None:
+                self.check.order = None
         self.block = ()
 
     def _enter(self, agent: Agent) -> None:
         self.block, self.agent = agent.block.index, agent
+        if agent.block.order is not None:
+            agent.block.order.enter(agent)
 
     def _ended(self, block: BlockState) -> None:
         self.block = block.index
-        block.finish()
+        left = block.finish()
+        if block.order is not None:
+            block.order.ended(block, left)
 
     def placed(self, fault: Fault) -> TileError:
         """A fault as an error for the author."""

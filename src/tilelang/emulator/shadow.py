@@ -74,16 +74,19 @@ class Owners:
     def __init__(self, count: int) -> None:
         self.who = np.full(count, NOBODY, np.int32)
         self.site = np.zeros(count, np.int32)
+        self.time = np.zeros(count, np.int32)
 
     def others(self, cells: Places, me: int) -> npt.NDArray[np.bool_]:
         """Which cells belong to somebody else as well."""
         who = self.who[cells]
         return (who != NOBODY) & (who != me)
 
-    def add(self, cells: Places, me: int, site: int) -> None:
-        """Count the block among the owners."""
+    def add(self, cells: Places, me: int, site: int, time: int = 0) -> None:
+        """Count the block among the owners; `time` is a number that grows while blocks wait for
+        each other.
+        """
         self.who[cells] = np.where(self.others(cells, me), SEVERAL, me)
-        self.site[cells] = site
+        self.site[cells], self.time[cells] = site, time
 
 
 class LaneRange:

@@ -334,8 +334,12 @@ def groups_of(stmt: sync.WarpSpecialize, threads: Threads) -> Truth:
     return np.isin(np.arange(threads.count) // GROUP, stmt.groups)
 
 
-def division(body: Block, threads: Threads, splits: dict[int, Split], lanes: Lanes) -> list[int]:
-    """The threads of each agent, in order: as few agents as the program's ways allow."""
+def division(
+    body: Block, threads: Threads, splits: dict[int, Split], lanes: Lanes, *, apart: bool = False
+) -> list[int]:
+    """The threads of each agent, in order: as few agents as the program's ways allow. With `apart`
+    all conditions on threads count, not only those of threads that wait.
+    """
     marks: list[Truth] = []
     for stmt in statements(body):
         if isinstance(stmt, sync.WarpSpecialize):
@@ -350,6 +354,9 @@ def division(body: Block, threads: Threads, splits: dict[int, Split], lanes: Lan
             if split is None:
                 return _every_warp(threads)
             marks += threads.warps(split.threads)
+        elif apart and isinstance(stmt, If):
+            split = threads.split(stmt.cond)
+            marks += [] if split is None else threads.warps(split.threads)
     if not marks:
         return [threads.count]
     rows = np.stack(marks)

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilelang.emulator.agents import LANE
-from tilelang.emulator.blocks import Crew, Team
+from tilelang.emulator.blocks import LANE, Crew, Team
 from tilelang.emulator.conflicts import Finder, Ledger
 from tilelang.emulator.lanes import Lanes, statements, written
 from tilelang.emulator.teams import (
@@ -27,6 +26,7 @@ from tilelang.emulator.teams import (
 )
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Domain, Storage, Val, integer, tuple_text
+from tilelang.emulator.watched import shadow_name
 from tilelang.errors import error
 from tilelang.ir import sync
 from tilelang.ir.expr import Buffer, Expr
@@ -89,7 +89,9 @@ def enter(u: Unit, launch: Launch, extents: tuple[int, ...]) -> None:
     splits = parted(launch.body, threads)
     rests = {k: s.rest for k, s in splits.items()}
     u.lanes = Lanes(launch.body, seeds, private, u.roots, rests)
-    sizes = tuple(division(launch.body, threads, splits, u.lanes))
+    # Warps that the program lets go different ways are apart where their order is looked at.
+    apart = u.checks is not None
+    sizes = tuple(division(launch.body, threads, splits, u.lanes, apart=apart))
     names = tuple(v.name for v in launch.thread_vars)
     crew = Crew(extents, sizes, names, launch.cluster, all_blocks_at_once(launch.body))
     agent_of = [k for k, n in enumerate(sizes) for _ in range(n)]
@@ -105,13 +107,6 @@ def _tracked(u: Unit, buffer: Buffer) -> bool:
 def lanes(u: Unit, launch: Launch) -> str:
     """Make the threads of an agent the lanes, in one axis, x fastest; gives the crew's name."""
     ways = ways_of(u)
-    if u.checks is not None:
-        raise error(
-            "target",
-            "the dynamic check does not follow kernels that wait (T.ws, mbarriers, async copies)",
-            launch.loc,
-            help="run the kernel: reading early gives NaN, and a wait without an end is reported",
-        )
     index_type, most = launch.thread_vars[0].dtype, max(ways.crew.sizes)
     least = min(ways.crew.sizes)
     extent = integer(most, index_type)
@@ -232,18 +227,24 @@ def loc_text(u: Unit, stmt: Stmt) -> str:
 def _together(u: Unit, stmt: Stmt, translate: Callable[[], None]) -> None:
     ways = ways_of(u)
     own = _results(u, stmt)
+    values = [n if scalar else f"{n}.copy()" for n, scalar in own]
+    targets = [n if scalar else f"{n}[...]" for n, scalar in own]
+    if u.checks is not None:  # and which elements have been written
+        shadows = [f"{shadow_name(n)}.cells.written" for n, scalar in own if not scalar]
+        values += [f"{n}.copy()" for n in shadows]
+        targets += [f"{n}[...]" for n in shadows]
     meet = f"yield from agent.meet({ways.team!r}, {what(stmt)!r}, {loc_text(u, stmt)})"
     with u.w.block(f"if ({meet}):"):
         translate()
+        if u.checks is not None:
+            u.w.line("machine.checker.apart(agent)")
         if own:
-            values = tuple_text(n if scalar else f"{n}.copy()" for n, scalar in own)
-            u.w.line(f"agent.block.told[{ways.team!r}] = {values}")
+            u.w.line(f"agent.block.told[{ways.team!r}] = {tuple_text(values)}")
     if any(isinstance(s, (sync.CopyCluster, sync.SyncGrid)) for s in statements((stmt,))):
         u.w.line(meet)  # it waits for other blocks, and the team waits for it
     if own:
         with u.w.block("else:"):
-            targets = tuple_text(n if scalar else f"{n}[...]" for n, scalar in own)
-            u.w.line(f"{targets} = agent.block.told[{ways.team!r}]")
+            u.w.line(f"{tuple_text(targets)} = agent.block.told[{ways.team!r}]")
     ways.ledger.clear()
 
 

@@ -13,6 +13,7 @@ from tilelang.emulator.access import Place, index_text
 from tilelang.emulator.lanes import nodes_of
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Storage, Val, value
+from tilelang.ir import sync
 from tilelang.ir.expr import BinaryOp, Buffer, Expr, Region
 from tilelang.ir.node import Effect
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
@@ -28,7 +29,12 @@ PRODUCTS = (Gemm, GemmSparse, GemmBlockScaled)
 
 def shadow_of(s: Storage) -> str:
     """The name of the shadow beside an array."""
-    return f"_of_{s.name}"
+    return shadow_name(s.name)
+
+
+def shadow_name(array: str) -> str:
+    """The name of the shadow beside an array of this name."""
+    return f"_of_{array}"
 
 
 def units(fn: Function) -> dict[str, int]:
@@ -111,7 +117,10 @@ class Watched:
 
     def by_threads(self, u: Unit, p: Place, access: str) -> None:
         """A store by threads of what they computed from the old value."""
-        u.w.line(self._call(u, "by_threads", p, f"{access}, {u.mask_text}"))
+        team = ""
+        if u.ways is not None and u.mask is None:
+            team = f", {sum(u.ways.crew.sizes[k] for k in u.ways.team)}"
+        u.w.line(self._call(u, "by_threads", p, f"{access}, {u.mask_text}{team}"))
 
     def reach(self, u: Unit, p: Place, access: str, count: int, *, write: bool) -> None:
         """A vector access."""
@@ -164,7 +173,12 @@ class Watched:
         raise KeyError(key)
 
     def special(self, u: Unit, stmt: Stmt, translate: Callable[[], None]) -> None:
-        """A statement with a translation of its own: the regions it reads and writes."""
+        """A statement with a translation of its own: the regions it reads and writes. What is
+        asynchronous tells the check itself when it runs.
+        """
+        if type(stmt).__module__ == sync.__name__:
+            translate()
+            return
         self._regions(u, stmt, Effect.READ, "tile_read")
         translate()
         self._regions(u, stmt, Effect.WRITE, "tile_write")
