@@ -23,7 +23,7 @@ from tilelang.ir.expr import (
     Var,
     int_value,
 )
-from tilelang.ir.node import Kind
+from tilelang.ir.node import Kind, flat
 from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Declare
 from tilelang.ir.tile import (
@@ -47,7 +47,6 @@ from tilelang.passes.build import (
     Renamer,
     both,
     compare,
-    named,
     plus,
 )
 from tilelang.passes.lower_parallel import statements
@@ -245,10 +244,8 @@ class _Solver:
         self.var = stmt.var
         self.env = inside
         self.lets = {s.var: s.value for s in statements(body) if isinstance(s, Let)}
-        own = {n.name for s in body for n in named(s) if isinstance(n, Var)}
-        free = {n.name for s in stmt.body for n in s.walk() if isinstance(n, Var)}
-        defined = {v.name for v in _defined(stmt.body)}
-        self.inner = (defined | (own - free)) - {self.var.name}
+        defined = {v.name for part in (body, stmt.body) for v in _defined(part)}
+        self.inner = defined - {self.var.name}
 
     def add(self, cond: Expr, split: Split) -> None:
         """Take a condition into the split, if it can be solved."""
@@ -319,6 +316,4 @@ def _defined(body: Block) -> Iterator[Var]:
     for stmt in statements(body):
         for f in stmt.fields():
             if f.metadata["kind"] is Kind.BINDS:
-                value = getattr(stmt, f.name)
-                if isinstance(value, Var):
-                    yield value
+                yield from (v for v in flat(getattr(stmt, f.name)) if isinstance(v, Var))
