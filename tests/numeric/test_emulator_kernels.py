@@ -151,7 +151,7 @@ def test_attention(causal, S, D, BM, BN):
         Q: T.Tensor((2, S, D), "float16"),
         K: T.Tensor((2, S, D), "float16"),
         V: T.Tensor((2, S, D), "float16"),
-        O: T.Tensor((2, S, D), "float32"),  # noqa: E741
+        O: T.Tensor((2, S, D), "float32"),
     ):
         with T.Kernel(T.ceildiv(S, BM), 2, threads=128) as (bx, by):
             q = T.alloc_shared((BM, D), "float16")
