@@ -45,6 +45,7 @@ from tilelang.ir.tile import (
     Alloc,
     Annotate,
     Assert,
+    Assume,
     Atomic,
     AtomicOp,
     AtomicStore,
@@ -239,6 +240,26 @@ def test_neighbours_of_which_some_are_outside():
     at = op("-", mul(i, 4), 2)
     body = (StoreVector(C, (at,), LoadVector(A, (at,), wide)),)
     check_lowered(kernel([A, C], Parallel((i,), (e(3),), body)), A=f32(7), C=zeros(7))
+
+
+@pytest.mark.parametrize("offset", [0, 3, -1, 2**31 - 1, -(2**31)])
+def test_an_index_that_overflows_is_outside(offset):
+    A, C = buf("A", F32, 8), buf("C", F32, 8)
+    body = Parallel((i,), (e(8),), (st(C, i, ld(A, add(n, i))),))
+    fn = kernel([A, C], body, scalars=(n,))
+    program = check_lowered(fn, A=f32(8), C=zeros(8), n=offset)
+    assert any(not any(isinstance(x, (If, Select)) for x in loop.walk()) for loop in loops(program))
+
+
+def test_a_false_assumption_does_not_lead_outside():
+    A, C = buf("A", F32, 8), buf("C", F32, 8)
+    body = (Assume(op("<", n, 8)), Assume(op(">=", n, 0)), st(C, 0, ld(A, n)))
+    run_it = lowered(kernel([A, C], *body, scalars=(n,)))
+    kept = [s for s in run_it.walk() if isinstance(s, Assume)]
+    program = run_it.rewrite(lambda s: () if s in kept else None)
+    out = zeros(8) + 1
+    run(program, {"A": f32(8), "C": out, "n": 100})
+    assert out[0] == 0
 
 
 def test_indices_have_64_bits_where_32_may_not_hold_them():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tilelang.dtypes import DType
 from tilelang.errors import Loc
-from tilelang.ir.affine import Form, is_stable
+from tilelang.ir.affine import Form, is_stable, linear
 from tilelang.ir.bounds import Env, prove
 from tilelang.ir.expr import (
     INT32,
@@ -190,7 +190,7 @@ class Access:
             case AddressOf():
                 at = self.place(e.buffer)
                 return Addr(
-                    at.array, self.index(at, self.all(e.indices, path, env), env), loc=e.loc
+                    at.array, self.index(at, self.indices(e.indices, path, env), env), loc=e.loc
                 )
             case Select(lazy=True):
                 return self.choice(e, path, env)
@@ -208,6 +208,12 @@ class Access:
     def all(self, items: Sequence[Expr], path: Expr | None, env: Env) -> tuple[Expr, ...]:
         """Several expressions."""
         return tuple(self.expr(x, path, env) for x in items)
+
+    def indices(self, items: Sequence[Expr], path: Expr | None, env: Env) -> tuple[Expr, ...]:
+        """Index expressions, as sums that cannot overflow: the guard and the address are made from
+        the same number, whatever the author's arithmetic would wrap to.
+        """
+        return tuple(_exact(x, env) for x in self.all(items, path, env))
 
     def choice(self, e: Select, path: Expr | None, env: Env) -> Expr:
         """Loads of the arm that is not taken do not happen."""
@@ -233,7 +239,7 @@ class Access:
     def load(self, e: Load, path: Expr | None, env: Env) -> Expr:
         """One element, guarded."""
         at = self.place(e.buffer)
-        indices = self.all(e.indices, path, env)
+        indices = self.indices(e.indices, path, env)
         conditions = self.conditions(at, indices, env, path)
         if conditions is None:
             return self.safe(at, e.dtype)
@@ -256,7 +262,7 @@ class Access:
         at, dtype = self.place(e.buffer), e.dtype
         if path is not None or dtype.is_vector:
             raise unsupported(e, "T.atomic_load in an arm of a choice, or of a vector,")
-        indices = self.all(e.indices, path, env)
+        indices = self.indices(e.indices, path, env)
         conditions = self.conditions(at, indices, env, None)
         if conditions is None:
             return at.safe
@@ -279,7 +285,7 @@ class Access:
     def load_vector(self, e: LoadVector, path: Expr | None, env: Env) -> Expr:
         """Neighbouring elements; where some are outside, each for itself."""
         at = self.place(e.buffer)
-        indices = self.all(e.indices, path, env)
+        indices = self.indices(e.indices, path, env)
         pred = None if e.pred is None else self.expr(e.pred, path, env)
         count = _scalars(e.type, at.array.type)
         inner = path if pred is None else pred if path is None else both((path, pred))
@@ -333,7 +339,7 @@ class Access:
         self, stmt: Store | StoreVector, at: Place, where: tuple[Expr, ...], value: Expr, align: int
     ) -> Block:
         """A write, guarded; of neighbours where some are outside, each for itself."""
-        indices = self.all(where, None, self.env)
+        indices = self.indices(where, None, self.env)
         pred = self.expr(stmt.pred) if isinstance(stmt, StoreVector) and stmt.pred else None
         lanes = value.dtype.lanes if isinstance(stmt, StoreVector) else 1
         conditions = self.conditions(at, indices, self.env, pred, lanes)
@@ -384,7 +390,7 @@ class Access:
         if not isinstance(stmt.value, Expr) or dtype.is_vector:
             raise unsupported(stmt, "an atomic update of a vector element")
         value = self.converted(stmt.value, dtype)
-        indices = self.all(stmt.dst.mins, None, self.env)
+        indices = self.indices(stmt.dst.mins, None, self.env)
         conditions = self.conditions(at, indices, self.env, None)
         previous = stmt.previous
         if conditions is None:
@@ -416,7 +422,7 @@ class Access:
 
     def region(self, at: Place, mins: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
         """The flat index of the first element of a region, which must be inside."""
-        lowered = self.all(mins, None, self.env)
+        lowered = self.indices(mins, None, self.env)
         self.require(at, self.unproved(at, lowered, self.env, extents), None)
         return self.index(at, lowered, self.env)
 
@@ -492,6 +498,12 @@ class Access:
         self.needed.clear()
         first, self.first = self.first, []
         return (*made, *first)
+
+
+def _exact(e: Expr, env: Env) -> Expr:
+    """An index in 64 bits, if its own arithmetic may overflow."""
+    loose = linear(e, env.ranges, wraps=False)
+    return e if env.linear(e) == loose else add_up(loose, INT64)
 
 
 def outside_message(name: str) -> str:

@@ -14,11 +14,14 @@ from typing import Any
 
 from tilelang.dtypes import DType, const_value
 from tilelang.errors import error
-from tilelang.ir.bounds import Env
+from tilelang.ir.bounds import Env, Interval
 from tilelang.ir.expr import (
     BOOL,
+    INT32,
     AddressOf,
     AtomicLoad,
+    Binary,
+    BinaryOp,
     Bitcast,
     Buffer,
     Const,
@@ -74,6 +77,11 @@ from tilelang.passes.build import Names, as_type, plus, serial, times, unsupport
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
 
+MOST = (1 << 31) - (1 << 16)
+"""The largest size that launch may bind to a 32-bit name: an index of a tile that begins inside
+does not overflow then.
+"""
+
 ON_CHIP_ALIGN = 64
 """Bytes: a cache line, and the widest vector register."""
 
@@ -94,6 +102,13 @@ class _Lowering:
         self.places: dict[str, Place] = {}
         self.addressed = _addressed(fn)
         self.safe: dict[str, float] = {}
+        self.signed = {
+            n
+            for p in fn.params
+            if p.buffer is not None
+            for e in p.buffer.strides or ()
+            for n in e.walk()
+        }
         self.acc = Accesses(self.places, self.names)
         self.split = Splitter(self.acc, self.names, self.block)
 
@@ -119,7 +134,8 @@ class _Lowering:
                     loc=p.loc,
                 )
             )
-        body = self.block(self.fn.body, Env.of_function(self.fn, wraps=False))
+        env, checks = self.sizes()
+        body = (*checks, *self.block(self.fn.body, env))
         return Program(
             self.fn.name,
             tuple(params),
@@ -129,6 +145,17 @@ class _Lowering:
             attrs=self.fn.attrs,
             loc=self.fn.loc,
         )
+
+    def sizes(self) -> tuple[Env, Block]:
+        """What is known of the sizes that launch binds, and the assertions that make it so."""
+        env, checks = Env.of_function(self.fn), list[Stmt]()
+        for v in self.fn.dynamic:
+            if v.type == INT32 and v not in self.signed:
+                env = env.with_range(v, Interval(0, MOST))
+                cond = Binary(BinaryOp.LE, v, const(MOST))
+                message = f"the size {v.name} leaves no room for the last tile in 32 bits"
+                checks.append(Assert(cond, message=message, loc=self.fn.loc))
+        return env, tuple(checks)
 
     def placed(self, b: Buffer, array: Array, offset: Expr | None = None) -> Place:
         """A buffer that lies in an array, `offset` scalars from its start."""
@@ -159,7 +186,7 @@ class _Lowering:
         ]
         before = tuple(d for w in workspaces for d in self.alloc(w, env))
         lowered = self.block(body, inside)
-        grid = tuple(simplify(e, env, wraps=False) for e in stmt.grid)
+        grid = tuple(simplify(e, env) for e in stmt.grid)
         kernel = Kernel(
             self.names.name(f"{self.fn.name}_kernel"),
             (),
@@ -200,7 +227,8 @@ class _Lowering:
         out: list[Stmt] = []
         for stmt in body:
             out += self.statement(stmt, env)
-            env = env.after(stmt)
+            if not isinstance(stmt, Assume):  # a false one must not lead to a wrong address
+                env = env.after(stmt)
         return tuple(out)
 
     def statement(self, stmt: Stmt, env: Env) -> Block:
@@ -288,7 +316,7 @@ class _Lowering:
         """Storage for a buffer."""
         b = stmt.buffer
         memory = memory_of(self.dialect, b.scope)
-        size = simplify(_size(b) or const(0), env, wraps=False)
+        size = simplify(_size(b) or const(0), env)
         if memory is Memory.GLOBAL:
             array = Array(b.name, b.dtype.base, size, align=ON_CHIP_ALIGN)
             self.places[b.name] = self.placed(b, array)

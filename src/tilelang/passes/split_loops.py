@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tilelang.ir.affine import Form, is_stable
+from tilelang.dtypes import DType
+from tilelang.ir.affine import Form, form_span, is_stable
 from tilelang.ir.bounds import Env
 from tilelang.ir.expr import (
     BOOL,
@@ -23,6 +24,7 @@ from tilelang.ir.expr import (
     Var,
     int_value,
 )
+from tilelang.ir.interval import limits
 from tilelang.ir.node import Kind, flat
 from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Declare
@@ -41,10 +43,11 @@ from tilelang.ir.tile import (
     ThreadReturn,
     While,
 )
-from tilelang.passes.accesses import Accesses, Record, add_up, outside_message
+from tilelang.passes.accesses import INT64, Accesses, Record, add_up, outside_message
 from tilelang.passes.build import (
     Names,
     Renamer,
+    as_type,
     both,
     compare,
     plus,
@@ -80,7 +83,7 @@ class Splitter:
     def loop(self, stmt: For, env: Env) -> Block:
         """A loop, split where that frees its body of guards."""
         x = self.shared.begin(env)
-        start, stop = (simplify(x.expr(e), env, wraps=False) for e in (stmt.start, stmt.stop))
+        start, stop = (simplify(x.expr(e), env) for e in (stmt.start, stmt.stop))
         step = None if stmt.step is None else x.expr(stmt.step)
         checks = x.assertions(stmt.loc)
         stmt = stmt.with_(start=start, stop=stop, step=step)
@@ -125,7 +128,7 @@ class Splitter:
         empty = compare(BinaryOp.LE, stmt.stop, stmt.start)
         out: list[Stmt] = []
         for c in dict.fromkeys(conditions):
-            cond = simplify(Binary(BinaryOp.OR, empty, c), env, wraps=False)
+            cond = simplify(Binary(BinaryOp.OR, empty, c), env)
             if cond != Const(True, BOOL):
                 out.append(Assert(cond, message=_loop_message(stmt), loc=stmt.loc))
         return tuple(out)
@@ -151,7 +154,7 @@ class Splitter:
         dtype, lets = stmt.var.type, list[Let]()
 
         def bind(e: Expr, hint: str) -> Expr:
-            e = simplify(e, env, wraps=False)
+            e = simplify(as_type(e, dtype), env)
             if isinstance(e, (Const, Var)):
                 return e
             name = self.names.var(f"{stmt.var.name}_{hint}", dtype)
@@ -161,14 +164,14 @@ class Splitter:
         low, high = stmt.start, stmt.stop
         if outer.low:
             for e in outer.low:
-                low = Binary(BinaryOp.MAX, low, e)
-            low = bind(Binary(BinaryOp.MIN, low, stmt.stop), "first")
+                low = compare(BinaryOp.MAX, low, e)
+            low = bind(compare(BinaryOp.MIN, low, stmt.stop), "first")
         for e in outer.high:
-            high = Binary(BinaryOp.MIN, high, e)
+            high = compare(BinaryOp.MIN, high, e)
         if outer.always:
-            high = Select(both(outer.always), high, low)
+            high = Select(both(outer.always), high, as_type(low, high.dtype))
         if outer.high or outer.always:
-            high = bind(Binary(BinaryOp.MAX, high, low), "last")
+            high = bind(compare(BinaryOp.MAX, high, low), "last")
         return low, high, lets
 
     def edge(self, stmt: For, outer: Split, checked: Split, env: Env) -> Block:
@@ -261,15 +264,25 @@ class _Solver:
         rest = Form({a: f for a, f in form.terms.items() if a is not self.var}, form.const)
         if factor == 0 or any(_mentions(a, self.var) for a in rest.terms):
             return
-        dtype = self.var.type
-        if any(a.dtype != dtype for a in rest.terms):
-            return
         split.settled.append(cond)
+        dtype = self.width(rest)
         if factor > 0:  # the condition says that the sum of factor * var and the rest is at most 0
             most = _divided(add_up(rest.scaled(-1), dtype), factor)
             split.high.append(plus(most, 1))
         else:
             split.low.append(_divided(plus(add_up(rest, dtype), -factor - 1), -factor))
+
+    def width(self, rest: Form) -> DType:
+        """The loop variable's type if the sum is known to fit it, with room to spare; else 64
+        bits.
+        """
+        dtype = self.var.type
+        low, high = limits(dtype)
+        least, most = form_span(rest, self.env.bounds)
+        room = max(map(abs, rest.terms.values()), default=0) + 2
+        same = all(a.dtype == dtype for a in rest.terms)
+        fits = low + room <= min(least, -most) and max(most, -least) <= high - room
+        return dtype if same and fits else INT64
 
     def plain(self, cond: Expr) -> Binary | None:
         """The condition without names that are defined in the body; None if it needs them."""
