@@ -93,6 +93,62 @@ def test_arrivals_at_another_blocks_barrier():
     np.testing.assert_array_equal(b, [4, 3, 2, 1])
 
 
+@pytest.mark.parametrize("stages", [1, 2])
+def test_two_blocks_multiply_as_a_pair(stages):
+    """Each has half of the rows of A and of the columns of B; the first issues for both. Loads and
+    products are by single warps, which conditions on the thread index choose.
+    """
+    m, n, k, bm, bn, bk = 256, 64, 96, 128, 64, 32
+    trips = k // bk
+    dtype = "bfloat16"
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((m, k), dtype), B: T.Tensor((k, n), dtype), C: T.Tensor((m, n), "float32")
+    ):
+        with T.ClusterKernel(2, threads=256, cluster_dims=2) as bx:
+            As = T.alloc_shared((stages, bm, bk), dtype)
+            Bs = T.alloc_shared((stages, bk, bn // 2), dtype)
+            acc = T.alloc_tmem((bm, bn), "float32")
+            Cf = T.alloc_fragment((bm, bn), "float32")
+            loaded = T.alloc_cluster_barrier([32 * 2] * stages)
+            consumed = T.alloc_cluster_barrier([1] * stages)
+            full = T.alloc_cluster_barrier([1])
+            tx = T.get_thread_binding()
+            cta = T.block_rank_in_cluster()
+            if tx < 32:
+                for ko in T.serial(trips):
+                    s = ko % stages
+                    T.mbarrier_wait_parity(consumed[s], ko // stages % 2 ^ 1)
+                    T.tma_copy(A[bx * bm, ko * bk], As[s, :, :], barrier=loaded[s])
+                    T.tma_copy(B[ko * bk, cta * (bn // 2)], Bs[s, :, :], barrier=loaded[s])
+                    T.mbarrier_arrive(loaded[s], 0)
+            elif tx < 64 and cta == 0:
+                for ko in T.serial(trips):
+                    s = ko % stages
+                    T.mbarrier_wait_parity(loaded[s], ko // stages % 2)
+                    T.tcgen05_gemm(
+                        As[s, :, :],
+                        Bs[s, :, :],
+                        acc,
+                        mbar=consumed[s],
+                        clear_accum=ko == 0,
+                        use_2cta=True,
+                    )
+                T.tcgen05_mma_arrive(full, arrive_2cta=True)
+            with T.ws(1):
+                T.mbarrier_wait_parity(full, 0)
+                T.copy(acc, Cf)
+                T.copy(Cf, C[bx * bm, 0])
+
+    rng = np.random.default_rng(0)
+    a = rng.uniform(-1, 1, (m, k)).astype(T.dtype(dtype).numpy)
+    b = rng.uniform(-1, 1, (k, n)).astype(T.dtype(dtype).numpy)
+    c = np.zeros((m, n), np.float32)
+    run(main, a, b, c, chip="sm_100a")
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=1e-4)
+
+
 # -- all blocks ------------------------------------------------------------------------------------
 
 

@@ -399,13 +399,55 @@ class Agent:
             self._coming(bar)
             bar.arrive(self.active(lanes), loc)
 
-    def commit_product(self, bars: list[Mbarrier], index: int, lane: int, loc: Loc | None) -> None:
-        """One arrival when the products that this thread has issued are complete."""
-        bar = self.bar(bars, index, loc)
-        for op in self.block.work("tcgen05").under_way(self.leader(lane)):
-            bar.attach(op)
-        self._coming(bar)
-        bar.arrive(1, loc)
+    def commit_product(
+        self, bars: list[Mbarrier], index: int, lane: int, loc: Loc | None, pair: str = ""
+    ) -> None:
+        """One arrival when the products that this thread has issued are complete; at the barriers
+        of both blocks of a pair, where the buffer's name is given.
+        """
+        ranks = self._pair(loc) if pair else [self.block.rank]
+        for rank in ranks:
+            theirs = self.remote(pair, bars, rank, loc) if pair else bars
+            bar = self.bar(theirs, index, loc)
+            for op in self.block.work("tcgen05").under_way(self.leader(lane)):
+                bar.attach(op)
+            self._coming(bar)
+            bar.arrive(1, loc)
+
+    def _pair(self, loc: Loc | None) -> list[int]:
+        """The ranks of the two blocks that multiply together."""
+        first = self.block.rank & ~1
+        for rank in (first, first + 1):
+            self.block.cluster.block(rank, loc)
+        return [first, first + 1]
+
+    def pair_product(
+        self,
+        gemm: Callable[[Tile, Tile, Tile], None],
+        tiles: tuple[Tile, Tile, Tile],
+        names: tuple[str, str, str],
+        columns: int,
+        loc: Loc | None,
+    ) -> list[Op]:
+        """A product by a pair of blocks, which the first of them issues: each has its rows of A and
+        C, and half of B along the axis `columns`.
+        """
+        ranks = self._pair(loc)
+        if self.block.rank != ranks[0]:
+            return []
+        blocks = [self.block.cluster.blocks[r] for r in ranks]
+        a, b, c = (
+            tuple(self.peer(block, name, tile) for block in blocks)
+            for name, tile in zip(names, tiles, strict=True)
+        )
+
+        def run() -> None:
+            whole = np.concatenate([storage.view(half) for half in b], axis=columns)
+            both = Tile(whole, (0,) * whole.ndim, whole.shape, b[0].access)
+            for rows, out in zip(a, c, strict=True):
+                gemm(rows, both, out)
+
+        return [Op(run, loc, "T.tcgen05_gemm", reads=(*a, *b), writes=c, adds=True)]
 
     def store(self, copy: Copy, src: Tile, dst: Tile, lane: int, loc: Loc | None) -> None:
         """A bulk store, in a group of the thread that leads."""
@@ -432,11 +474,12 @@ class Agent:
         loc: Loc | None,
     ) -> None:
         """A bulk copy that adds its bytes to what a barrier expects, and completes on it. `bar` is
-        the buffer, the index, and the buffer's name where it is the barrier of the cluster.
+        the buffer, the index, and the buffer's name where it is one of a cluster: then the first
+        block of a pair has it for both.
         """
         bars, index, shared_name = bar
         if shared_name:
-            bars = self.remote(shared_name, bars, 0, loc)
+            bars = self.remote(shared_name, bars, self.block.rank & ~1, loc)
         target, size = self.bar(bars, index, loc), size_of(dst)
         target.expect(size)
         self._load(self.copying(copy, src, dst, loc), target, size, self.block)

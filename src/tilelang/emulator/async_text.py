@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from tilelang.emulator import agents, inflight, lane_copies, ops, products
+from tilelang.emulator.storage import Tile
 from tilelang.emulator.tiles import operand
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Val, tuple_text
@@ -290,13 +291,6 @@ def _cp_async_arrive(u: Unit, stmt: sync.CpAsyncArrive) -> None:
 
 
 def _async_gemm(u: Unit, stmt: sync.AsyncGemm) -> None:
-    if stmt.two_cta:
-        raise error(
-            "target",
-            "T.tcgen05_gemm by two blocks of a cluster (use_2cta)",
-            stmt.loc,
-            help="the emulator runs products of one block",
-        )
     if stmt.unit is sync.AsyncUnit.WGMMA:
         _whole(u, stmt)
         u.begin(*stmt.children())
@@ -307,31 +301,64 @@ def _async_gemm(u: Unit, stmt: sync.AsyncGemm) -> None:
         u.w.line(f"agent.issue('wgmma', {_product(u, stmt, tiles)}, {_team(u)}, {share})")
         return
     with _led(u, stmt, stmt.a, stmt.b, stmt.c) as (lane, tiles):
-        u.w.line(f"agent.issue('tcgen05', {_product(u, stmt, tiles)}, agent.leader({lane}))")
-        if stmt.barrier is not None:
-            _arrive_when_done(u, stmt.barrier, lane, stmt)
+        issue = f"agent.issue('tcgen05', {{}}, agent.leader({lane}))"
+        if not stmt.two_cta:
+            u.w.line(issue.format(_product(u, stmt, tiles)))
+            if stmt.barrier is not None:
+                _arrive_when_done(u, stmt.barrier, lane, stmt, pair=False)
+            return
+        op = u.w.fresh("op")
+        with u.w.block(f"for {op} in {_pair_product(u, stmt, tiles)}:"):
+            u.w.line(issue.format(op))
+            if stmt.barrier is not None:
+                _arrive_when_done(u, stmt.barrier, lane, stmt, pair=True)
 
 
-def _product(u: Unit, stmt: sync.AsyncGemm, tiles: list[str]) -> str:
+def _pair_product(u: Unit, stmt: sync.AsyncGemm, tiles: list[str]) -> str:
+    """The operation of a pair of blocks, in the block that issues it."""
+    names = tuple(u.lanes.root(r.buffer.name) for r in (stmt.a, stmt.b, stmt.c))
+    clear, later = _cleared(u, stmt), u.constant("later", _with_settings, "with_settings")
+    gemm = f"{later}({u.constant('op', stmt)}, {clear}, {u.tf32})"
+    columns = -2 if stmt.transpose_b else -1
+    given = f"{tuple_text(tiles)}, {names!r}, {columns}, {loc_text(u, stmt)}"
+    return f"agent.pair_product({gemm}, {given})"
+
+
+def _with_settings(
+    node: sync.AsyncGemm, clear: bool, tf32: bool
+) -> Callable[[Tile, Tile, Tile], None]:
+    """The product of a node, as a function of its tiles."""
+
+    def gemm(a: Tile, b: Tile, c: Tile) -> None:
+        products.OPS[Gemm](node, a, b, c, clear, **({"tf32": True} if tf32 else {}))
+
+    return gemm
+
+
+def _cleared(u: Unit, stmt: sync.AsyncGemm) -> str:
     clear = u.expr(stmt.clear_accum)
     if clear.axes:
         u.refuse_threads("whether the accumulator is cleared differs")
+    return clear.code
+
+
+def _product(u: Unit, stmt: sync.AsyncGemm, tiles: list[str]) -> str:
     gemm = u.constant("gemm", products.OPS[Gemm], "op")
     tf32 = ", tf32=True" if u.tf32 else ""
-    call = f"{gemm}, {u.constant('op', stmt)}, {', '.join(tiles)}, {clear.code}{tf32}"
+    call = f"{gemm}, {u.constant('op', stmt)}, {', '.join(tiles)}, {_cleared(u, stmt)}{tf32}"
     text = _op(u, call, stmt, tiles[:2], tiles[2:])
     return f"{text.removesuffix(')')}, adds=True)"
 
 
-def _arrive_when_done(u: Unit, barrier: Region, lane: str, stmt: Stmt) -> None:
+def _arrive_when_done(u: Unit, barrier: Region, lane: str, stmt: Stmt, *, pair: bool) -> None:
     index = _picked(u.expr(barrier.mins[0]), lane, u)
-    bars = u.w.name(barrier.buffer.name)
-    u.w.line(f"agent.commit_product({bars}, {index}, {lane}, {loc_text(u, stmt)})")
+    bars, both = u.w.name(barrier.buffer.name), f", {barrier.buffer.name!r}" if pair else ""
+    u.w.line(f"agent.commit_product({bars}, {index}, {lane}, {loc_text(u, stmt)}{both})")
 
 
 def _mma_arrive(u: Unit, stmt: sync.MmaArrive) -> None:
     with _led(u, stmt) as (lane, _):
-        _arrive_when_done(u, stmt.barrier, lane, stmt)
+        _arrive_when_done(u, stmt.barrier, lane, stmt, pair=stmt.two_cta)
 
 
 def _wait_wgmma(u: Unit, stmt: sync.WaitWgmma) -> None:

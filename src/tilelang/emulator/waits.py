@@ -362,7 +362,7 @@ def _part(u: Unit, stmt: If, split: Split) -> None:
         if split.rest is None:
             u.statements(stmt.then)
         else:
-            inner = If(split.rest, stmt.then, stmt.orelse, loc=stmt.loc)
+            inner = If(split.rest, stmt.then, orelse=stmt.orelse, loc=stmt.loc)
             u.statements((inner,))
 
     ways.ledger.add(*ways.finder.own(stmt))
