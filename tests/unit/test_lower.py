@@ -24,7 +24,7 @@ from lower_build import check_lowered, lowered
 from thread_interpreter import AssertionFailed, run
 from tilelang.dtypes import DType
 from tilelang.errors import TileError
-from tilelang.ir.expr import BOOL, Const, LoadVector, Select
+from tilelang.ir.expr import BOOL, AtomicLoad, Const, LoadVector, Select
 from tilelang.ir.sync import (
     AsyncCopy,
     ClusterBarrier,
@@ -479,7 +479,7 @@ def test_asynchronous_copies_are_done_where_they_stand():
 # -- refusals --------------------------------------------------------------------------------------
 
 
-def refused(*body, threads=T48, **facts):
+def refused(*body, threads=(48,), **facts):
     with pytest.raises(TileError) as caught:
         lowered(kernel([buf("A", F32, 48)], *body, threads=threads, **facts))
     return caught.value.diagnostics[0]
@@ -560,3 +560,9 @@ def test_while_loops_check_their_condition_each_round():
         st(C, 0, ld(v, 0)),
     )
     check_lowered(kernel([C], *body), C=zeros(4, dtype=np.int32))
+
+
+def test_a_loop_that_waits_for_another_block_is_refused():
+    A = buf("A", I32, 4)
+    found = refused(While(op("==", AtomicLoad(A, (e(0),)), 0), ()))
+    assert "waits for another block" in found.message

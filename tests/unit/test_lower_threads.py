@@ -47,7 +47,6 @@ from tilelang.ir.tile import (
     ReduceOp,
     SyncThreads,
     ThreadReturn,
-    While,
 )
 
 I64 = DType("int64")
@@ -229,12 +228,6 @@ def test_atomic_accesses_outside_of_global_memory_too():
     body = AtomicStore(C, (op("+", i, 1),), read, memory_order="release")
     args = {"A": np.arange(4, dtype=np.int32) + 5, "C": zeros(6, dtype=np.int32)}
     check_lowered(kernel([A, C], For(i, e(0), e(6), (body,))), **args)
-
-
-def test_a_loop_that_waits_for_another_block_is_refused():
-    A = buf("A", I32, 4)
-    found = refused(While(op("==", AtomicLoad(A, (e(0),)), 0), ()))
-    assert "waits for another block" in found.message
 
 
 def test_a_vectorized_loop_of_the_author_may_carry():
