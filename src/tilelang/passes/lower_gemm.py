@@ -27,11 +27,13 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
-from tilelang.ir.tile import Alloc, Block, Function, Gemm, If, Let, Stmt, Store
+from tilelang.ir.simplify import equal
+from tilelang.ir.tile import Alloc, Assert, Block, Function, Gemm, If, Let, Stmt, Store
 from tilelang.isa.target import Target
 from tilelang.passes.build import (
     Names,
     as_type,
+    compare,
     element,
     get_scalar,
     literal,
@@ -96,9 +98,10 @@ class _Product:
         self.type = computing_type(stmt, int_value(self.k))
 
     def lower(self) -> Block:
+        checks = self.checks()
         shapes = [static_extents(r) for r in (self.a, self.b, self.c)]
         if None in shapes:
-            return self.loops()
+            return (*checks, *self.loops())
         clear = self.stmt.clear_accum
         before: list[Stmt] = []
         if not isinstance(clear, (Const, Var)):
@@ -118,6 +121,33 @@ class _Product:
             policy=0,
         )
         return (*before, product, *after)
+
+    def checks(self) -> Block:
+        """The extents must fit together: an error where they do not, an assertion where they may
+        not.
+        """
+        stmt = self.stmt
+        m, k = _extents(self.a)[::-1] if stmt.transpose_a else _extents(self.a)
+        deep, n = _extents(self.b)[::-1] if stmt.transpose_b else _extents(self.b)
+        pairs = list(zip((k, *_extents(self.c)), (deep, m, n), strict=True))
+        if any(_differ(x, y) for x, y in pairs):
+            shapes = (
+                f"{name} {_shape(r)}"
+                for name, r in zip("ABC", (self.a, self.b, self.c), strict=True)
+            )
+            raise error(
+                "shape",
+                "the operands of T.gemm do not fit together",
+                stmt.loc,
+                expected="A (M, K), B (K, N), C (M, N) after transposing",
+                got=", ".join(shapes),
+            )
+        message = "the operands of T.gemm do not fit together"
+        return tuple(
+            Assert(compare(BinaryOp.EQ, x, y), message=message, loc=stmt.loc)
+            for x, y in pairs
+            if not equal(x, y)
+        )
 
     def packed(self, before: list[Stmt], r: Region, turned: bool, *, rows: bool) -> Region:
         """An operand in the computing type, on chip; for B with its rows contiguous.
@@ -201,6 +231,15 @@ class _Product:
 
 def _convert(value: Expr, region: Region) -> Expr:
     return value if value.dtype == region.dtype else Cast(value, region.dtype)
+
+
+def _differ(a: Expr, b: Expr) -> bool:
+    m, n = int_value(a), int_value(b)
+    return m is not None and n is not None and m != n
+
+
+def _shape(r: Region) -> str:
+    return "(" + ", ".join(str(int_value(e) or "?") for e in _extents(r)) + ")"
 
 
 def _extents(r: Region) -> tuple[Expr, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tilelang.dtypes import DType, const_value
 from tilelang.errors import error
-from tilelang.ir.bounds import Env, Interval
+from tilelang.ir.bounds import Env, Interval, prove
 from tilelang.ir.expr import (
     BOOL,
     INT32,
@@ -73,7 +73,7 @@ from tilelang.ir.tile import (
 )
 from tilelang.isa.target import Target
 from tilelang.passes.accesses import Accesses, Place, wide_size
-from tilelang.passes.build import Names, as_type, plus, serial, times, unsupported
+from tilelang.passes.build import Names, as_type, compare, minus, plus, serial, times, unsupported
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -369,6 +369,7 @@ class _Lowering:
         offset = const(0) if stmt.offset is None else x.expr(stmt.offset)
         checks = x.assertions(stmt.loc)
         first = plus(source.offset, times(offset, stmt.source.dtype.lanes))
+        checks = (*checks, *self.fits(stmt, offset, env))
         base, own = source.array.type, b.dtype.base
         if base == own:
             self.places[b.name] = self.placed(b, source.array, first)
@@ -384,6 +385,30 @@ class _Lowering:
         array = Array(b.name, own, _size(b), space=source.array.space)
         self.places[b.name] = self.placed(b, array)
         return (*checks, At(array, Addr(source.array, first), loc=stmt.loc))
+
+    def fits(self, stmt: View, offset: Expr, env: Env) -> Block:
+        """What must hold for a view to lie in its source."""
+        source, b = _size(stmt.source), _size(stmt.buffer)
+        if source is None or b is None:
+            return ()
+        bits = stmt.source.dtype.bits
+        start = times(wide_size(offset), stmt.source.dtype.lanes)
+        room = times(minus(wide_size(source), start), bits)
+        need = times(wide_size(b), stmt.buffer.dtype.bits)
+        out: list[Stmt] = []
+        for cond in (compare(BinaryOp.GE, start, 0), compare(BinaryOp.LE, need, room)):
+            known = prove(cond, env)
+            if known is False:
+                raise error(
+                    "shape",
+                    f"the view {stmt.buffer.name} does not fit",
+                    stmt.loc,
+                    expected=f"at most the elements of {stmt.source.name}",
+                )
+            if known is None:
+                message = f"the view {stmt.buffer.name} does not fit"
+                out.append(Assert(cond, message=message, loc=stmt.loc))
+        return tuple(out)
 
     def make_tensor(self, stmt: MakeTensor, env: Env) -> Block:
         """A buffer at an address."""
