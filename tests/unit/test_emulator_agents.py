@@ -7,16 +7,17 @@ import tilelang
 import tilelang.language as T
 from hang_guard import hang_guard  # noqa: F401 - a fixture
 from tilelang.dtypes import DType
-from tilelang.emulator import inflight, teams
+from tilelang.emulator import inflight, teams, translate
 from tilelang.emulator.barriers import Mbarrier, Meeting
 from tilelang.emulator.blocks import Crew, blocks_of, twin
 from tilelang.emulator.inflight import Groups, LaneOp, Op, Share
 from tilelang.emulator.lane_copies import LaneCopy
 from tilelang.emulator.lanes import Lanes, statements
+from tilelang.emulator.observe import Capture
 from tilelang.emulator.storage import Access, Fault, Tile
 from tilelang.errors import TileError
 from tilelang.ir.expr import Buffer, const
-from tilelang.ir.tile import If, Launch, While
+from tilelang.ir.tile import Copy, If, Launch, Store, While
 
 pytestmark = pytest.mark.usefixtures("hang_guard")
 
@@ -482,3 +483,137 @@ def test_a_phase_that_is_over_before_its_waiter_looks():
     b = np.zeros(1, np.int32)
     tilelang.compile(kernel, target="emulate:sm_90a")(b)
     assert b[0] == 1
+
+
+def test_a_fragment_that_several_groups_use_is_in_the_registers_of_each():
+    """It begins as the block has left it; then the groups do not see each other's."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 64), "float32"), B: T.Tensor((2, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            f = T.alloc_fragment((64,), "float32")
+            here = T.alloc_barrier(128)
+            there = T.alloc_barrier(128)
+            T.fill(f, 1.0)
+            with T.ws(0):
+                for i in T.Parallel(64):
+                    f[i] = f[i] + A[0, i]
+                T.mbarrier_arrive(here)
+                T.mbarrier_wait_parity(there, 0)
+                T.copy(f, B[0, :])
+            with T.ws(1):
+                T.mbarrier_wait_parity(here, 0)
+                for i in T.Parallel(64):
+                    f[i] = f[i] * A[1, i]
+                T.mbarrier_arrive(there)
+                T.copy(f, B[1, :])
+
+    a = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
+    b = np.zeros_like(a)
+    tilelang.compile(kernel, target="emulate:sm_90a")(a, b)
+    np.testing.assert_array_equal(b, np.stack([a[0] + 1, a[1]]))
+    assert translate(kernel.ir, checked=True).run({"A": a, "B": b}) == []
+
+
+def test_a_barrier_after_some_threads_have_returned():
+    """In lockstep, where nobody else waits for anything."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "int32")
+            s[tx] = A[tx]
+            if A[tx] < 20:
+                T.thread_return()
+            T.sync_threads()
+            B[tx] = s[63 - tx]
+
+    a, b = np.arange(64, dtype=np.int32), np.full(64, -1, np.int32)
+    tilelang.compile(kernel, target="emulate:sm_90a")(a, b)
+    np.testing.assert_array_equal(b, np.where(a < 20, -1, a[::-1]))
+
+
+def test_a_loop_whose_condition_the_team_changes():
+    """The warps meet before each round looks at what the last one has written."""
+
+    @T.prim_func
+    def kernel(B: T.Tensor((96,), "int32")):
+        with T.Kernel(1, threads=96):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((1,), "int32")
+            bar = T.alloc_barrier(96)
+            T.mbarrier_arrive(bar)
+            if tx < 32:
+                T.mbarrier_wait_parity(bar, 0)
+            else:
+                T.mbarrier_wait_parity(bar, 0)
+            if tx == 40:
+                s[0] = 0
+            n = T.alloc_var("int32", init=0)
+            while s[0] < 5:
+                T.sync_threads()
+                if tx == 40:
+                    s[0] = s[0] + 1
+                n = n + 1
+            B[tx] = n
+
+    b = np.zeros(96, np.int32)
+    tilelang.compile(kernel, target="emulate:sm_90a")(b)
+    assert (b == 5).all()
+
+
+def test_launches_that_wait_and_launches_that_do_not():
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 64), "int32"), B: T.Tensor((4, 64), "int32")):
+        W = T.alloc_global((4, 64), "int32")
+        with T.Kernel(4, threads=64) as bx:
+            tx = T.get_thread_binding()
+            W[bx, tx] = A[bx, tx] + 1
+        with T.Kernel(4, threads=64) as bx:
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "int32")
+            bar = T.alloc_barrier(64)
+            T.tma_copy(W[3 - bx, :], s, barrier=bar)
+            T.mbarrier_arrive(bar)
+            T.mbarrier_wait_parity(bar, 0)
+            W[3 - bx, tx] = s[63 - tx]
+        with T.Kernel(4, threads=64) as bx:
+            T.copy(W[bx, :], B[bx, :])
+
+    a = np.arange(256, dtype=np.int32).reshape(4, 64)
+    b = np.zeros_like(a)
+    tilelang.compile(kernel, target="emulate:sm_90a")(a, b)
+    np.testing.assert_array_equal(b, a[:, ::-1] + 1)
+    assert translate(kernel.ir, checked=True).run({"A": a, "B": b}) == []
+
+
+def test_an_observer_looks_once():
+    """After an operation of a team, after code of threads, and at the end of a block."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(2, threads=128) as bx:
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "int32")
+            bar = T.alloc_barrier(128)
+            T.mbarrier_arrive(bar)
+            if tx < 32:
+                T.mbarrier_wait_parity(bar, 0)
+            T.copy(A, s)
+            n = T.alloc_var("int32", init=0)
+            n = bx + 7
+            T.device_assert(n > 6)
+            if bx == 1:
+                T.copy(s, B)
+
+    launch = launch_of(kernel)
+    wanted = [s for s in launch.body if isinstance(s, (Copy, Store))]
+    shots = [Capture(lambda s, w=w: s is w, block=(1,)) for w in (*wanted, launch)]
+    a, b = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    for shot in shots:
+        translate(kernel.ir).run({"A": a, "B": b}, observer=shot)
+        assert len(shot.shots) == 1
+    np.testing.assert_array_equal(shots[0].shots[0]["s"], a)
+    assert shots[1].shots[0]["n"] == 8
+    np.testing.assert_array_equal(shots[2].shots[0]["B"], a)

@@ -80,6 +80,11 @@ class Agent:
         out[self.first : self.first + self.count] = np.broadcast_to(mask, (self.count,))
         return out
 
+    @property
+    def last(self) -> bool:
+        """Whether all other agents of the block have ended."""
+        return self.block.running == 1
+
     def place(self, lane: int) -> list[tuple[str, int]]:
         """The indices of a thread by the author's names."""
         crew = self.block.crew
@@ -135,6 +140,11 @@ class Agent:
         for old in [k for k, p in turns.items() if k < turn and p.taken >= takers]:
             del turns[old]
         return piece.array
+
+    def own(self, name: str, team: Team, array: Array) -> Array:
+        """The instance of a fragment in the registers of a team, which begins as it is now."""
+        key = (name, team, self._turns.get(name, 0))
+        return self.block.made.setdefault(key, array.copy())
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What the first agent of the block makes under this name, for all of them."""

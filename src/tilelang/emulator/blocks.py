@@ -152,7 +152,7 @@ class BlockState:
         self.gone = np.zeros(crew.count, np.bool_)
         self.teams: dict[Team, Threads] = {}
         self.order: Order | None = None
-        self._running = len(crew.sizes)
+        self.running = len(crew.sizes)
         cluster.blocks[self.rank] = self
 
     def name(self) -> str:
@@ -173,8 +173,8 @@ class BlockState:
 
     def ended(self) -> bool:
         """One more agent has ended: whether it was the last."""
-        self._running -= 1
-        return not self._running
+        self.running -= 1
+        return not self.running
 
     def meeting(self, key: tuple[str, Team | int], name: str) -> Meeting:
         """The barrier of this key."""

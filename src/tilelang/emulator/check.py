@@ -368,6 +368,14 @@ class Checker:
                     )
             self._own(updates, t)
 
+    def taken(self, array: Array, source: Shadow) -> Shadow:
+        """The shadow of a copy that some threads have made for themselves."""
+        if self.order is None or self.order.known_array(array) is not None:
+            return source if self.order is None else self.order.shadow(array)
+        made = self.order.born(array, source.cells.unit, written=False)
+        made.cells.written[...] = source.cells.written
+        return made
+
     def apart(self, agent: Agent) -> None:
         """After an operation that one agent has carried out for its team."""
         if self.order is not None:

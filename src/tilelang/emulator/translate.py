@@ -153,14 +153,17 @@ def statement(u: Unit, stmt: Stmt) -> None:
     """Translate one statement, and what the observer asks for after it."""
     if stmt.loc is not None:
         u.w.loc = stmt.loc
-    if u.agents:
-        waits.statement(u, stmt, lambda: _statement(u, stmt))
-    else:
-        _statement(u, stmt)
-    watched = u.observer is not None and not isinstance(
-        stmt, (Launch, Break, Continue, ThreadReturn)
+    watched = (
+        u.observer is not None
+        and not isinstance(stmt, (Launch, Break, Continue, ThreadReturn))
+        and u.observer.wants(stmt)
     )
-    if watched and u.observer is not None and u.observer.wants(stmt):
+    if u.agents:
+        see = (lambda: hook(u, stmt)) if watched else None
+        waits.statement(u, stmt, lambda: _statement(u, stmt), see)
+        return
+    _statement(u, stmt)
+    if watched:
         hook(u, stmt)
 
 
@@ -372,9 +375,8 @@ def _launch(u: Unit, stmt: Launch) -> None:
             frame = Frame(u.w.fresh("gone"), loop=False)
             u.w.line(f"{frame.gone} = zeros({u.domain.shape}, bool)")
         u.frames = [frame]
-        u.at_end = (
-            (lambda: hook(u, stmt)) if u.observer is not None and u.observer.wants(stmt) else None
-        )
+        looks = u.observer is not None and u.observer.wants(stmt)
+        u.at_end = (lambda: _look_at_end(u, stmt)) if looks else None
         u.statements(stmt.body, u.at_end)
         u.domain, u.lanes, u.frames = outer
         if u.agents:
@@ -386,6 +388,15 @@ def _launch(u: Unit, stmt: Launch) -> None:
         u.ways = None
     else:
         u.w.line(f"machine.launch({name}, {grid_text})")
+
+
+def _look_at_end(u: Unit, stmt: Launch) -> None:
+    """What the observer sees at the end of a block: when the last of its threads end."""
+    if not u.agents:
+        hook(u, stmt)
+        return
+    with u.w.block("if agent.last:"):
+        hook(u, stmt)
 
 
 def _extents(u: Unit, stmt: Launch) -> tuple[int, ...]:

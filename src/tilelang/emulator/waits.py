@@ -8,12 +8,13 @@ for its own threads; agents meet where the compiler would put a barrier.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilelang.emulator.blocks import LANE, Crew, Team
 from tilelang.emulator.conflicts import Finder, Ledger
-from tilelang.emulator.lanes import Lanes, statements, written
+from tilelang.emulator.lanes import Lanes, bodies, own_nodes, statements, written
 from tilelang.emulator.teams import (
     Split,
     Threads,
@@ -35,6 +36,7 @@ from tilelang.ir.text import snake
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
+    Block,
     For,
     If,
     Launch,
@@ -62,6 +64,7 @@ class Ways:
     finder: Finder
     agent_of: list[int]
     team: Team
+    apart: set[str] = field(default_factory=set[str])
     ledger: Ledger = field(default_factory=Ledger)
 
     def chosen(self, split: Any) -> Team:
@@ -97,6 +100,49 @@ def enter(u: Unit, launch: Launch, extents: tuple[int, ...]) -> None:
     agent_of = [k for k, n in enumerate(sizes) for _ in range(n)]
     finder = Finder(threads, lambda b: _tracked(u, b), u.lanes.root)
     u.ways = Ways(threads, splits, crew, finder, agent_of, crew.team)
+    u.ways.apart = _of_several_teams(u, launch)
+
+
+def _of_several_teams(u: Unit, launch: Launch) -> set[str]:
+    """The fragments that teams without a common thread use: each has it in its own registers."""
+    ways = ways_of(u)
+    users: dict[str, set[Team]] = {}
+
+    def walk(body: Block, team: Team) -> None:
+        ways.team = team
+        for stmt in body:
+            for name in _fragments(u, stmt):
+                users.setdefault(name, set()).add(team)
+            split = ways.splits.get(id(stmt))
+            if isinstance(stmt, sync.WarpSpecialize):
+                inner = [(stmt.body, ways.chosen(groups_of(stmt, ways.threads)))]
+            elif isinstance(stmt, If) and split is not None:
+                taken = ways.chosen(split.threads)
+                others = tuple(k for k in team if k not in taken)
+                inner = [(stmt.then, taken), (stmt.orelse, others)]
+            else:
+                inner = [(b, team) for b in bodies(stmt)]
+            for each, members in inner:
+                walk(each, members)
+                ways.team = team
+
+    walk(launch.body, ways.crew.team)
+    ways.team = ways.crew.team
+    return {
+        name
+        for name, teams in users.items()
+        if any(a and b and not set(a) & set(b) for a in teams for b in teams)
+    }
+
+
+def _fragments(u: Unit, stmt: Stmt) -> set[str]:
+    """The fragments that a statement itself uses, but for those with views."""
+    found = (n for n in own_nodes(stmt) if isinstance(n, Buffer))
+    return {
+        b.name
+        for b in found
+        if memory_of(u.dialect, b.scope) is Memory.FRAGMENT and b.name not in u.roots.values()
+    }
 
 
 def _tracked(u: Unit, buffer: Buffer) -> bool:
@@ -141,8 +187,26 @@ def takers(u: Unit) -> int:
 # -- who carries a statement out -------------------------------------------------------------------
 
 
-def statement(u: Unit, stmt: Stmt, translate: Callable[[], None]) -> None:
-    """One statement: by the agents of the team together, by one of them, or by each for itself."""
+def statement(
+    u: Unit, stmt: Stmt, translate: Callable[[], None], see: Callable[[], None] | None = None
+) -> None:
+    """One statement: by the agents of the team together, by one of them, or by each for itself.
+    `see` writes what an observer asks for after it, which happens once.
+    """
+    ways = ways_of(u)
+    first = min(ways.team)
+    as_one = u.mask is None and u.domain.threads and len(ways.team) > 1
+    if see is None:
+        _carry_out(u, stmt, translate)
+    elif as_one and together(u, stmt):
+        _carry_out(u, stmt, lambda: (translate(), see()))
+    else:
+        _carry_out(u, stmt, translate)
+        with u.w.block(f"if agent.number == {first}:") if as_one else nullcontext():
+            see()
+
+
+def _carry_out(u: Unit, stmt: Stmt, translate: Callable[[], object]) -> None:
     ways = ways_of(u)
     if isinstance(stmt, sync.WarpSpecialize):
         _specialize(u, stmt)
@@ -224,7 +288,7 @@ def loc_text(u: Unit, stmt: Stmt) -> str:
     return u.constant("loc", stmt.loc, stmt.loc)
 
 
-def _together(u: Unit, stmt: Stmt, translate: Callable[[], None]) -> None:
+def _together(u: Unit, stmt: Stmt, translate: Callable[[], object]) -> None:
     ways = ways_of(u)
     own = _results(u, stmt)
     values = [n if scalar else f"{n}.copy()" for n, scalar in own]
@@ -264,7 +328,7 @@ def _results(u: Unit, stmt: Stmt) -> list[tuple[str, bool]]:
     return list(found.items())
 
 
-def _apart(u: Unit, stmt: Stmt, translate: Callable[[], None]) -> None:
+def _apart(u: Unit, stmt: Stmt, translate: Callable[[], object]) -> None:
     """Every agent at its own pace; they meet first where that matters."""
     ways = ways_of(u)
     match stmt:
@@ -368,10 +432,10 @@ def _part(u: Unit, stmt: If, split: Split) -> None:
     ways.ledger.add(*ways.finder.own(stmt))
     before = ways.ledger.copy()
     if taken:
-        _as_team(u, taken, inside)
+        _as_team(u, taken, (*stmt.then, *stmt.orelse), inside)
     after, ways.ledger = ways.ledger, before
     if others and stmt.orelse:
-        _as_team(u, others, lambda: u.statements(stmt.orelse))
+        _as_team(u, others, stmt.orelse, lambda: u.statements(stmt.orelse))
     ways.ledger.merge(after)
 
 
@@ -390,12 +454,14 @@ def _specialize(u: Unit, stmt: sync.WarpSpecialize) -> None:
     if not taken:
         return
     before = ways.ledger.copy()
-    _as_team(u, taken, lambda: u.statements(stmt.body))
+    _as_team(u, taken, stmt.body, lambda: u.statements(stmt.body))
     ways.ledger.merge(before)
 
 
-def _as_team(u: Unit, team: Team, write: Callable[[], None]) -> None:
-    """Text for some agents of the team only."""
+def _as_team(u: Unit, team: Team, body: Block, write: Callable[[], None]) -> None:
+    """Text for some agents of the team only. Fragments that other agents use too are their own from
+    here on.
+    """
     ways = ways_of(u)
     outer = ways.team
     if team == outer:
@@ -404,5 +470,12 @@ def _as_team(u: Unit, team: Team, write: Callable[[], None]) -> None:
     ways.team = team
     test = f"== {team[0]}" if len(team) == 1 else f"in {team!r}"
     with u.w.block(f"if agent.number {test}:"):
+        used = {n for s in statements(body) for n in _fragments(u, s)} & ways.apart
+        for name in sorted(used & set(u.stores)):
+            own = u.stores[name].name
+            u.w.line(f"{own} = agent.own({name!r}, {team!r}, {own})")
+            if u.checks is not None:
+                shadow = shadow_name(own)
+                u.w.line(f"{shadow} = machine.checker.taken({own}, {shadow})")
         write()
     ways.team = outer

@@ -61,7 +61,8 @@ def _needs_all(stmt: Stmt) -> bool:
 def _conditions(site: Site) -> Iterator[Expr]:
     """The conditions and loop ranges that decide whether, and how often, the statement runs."""
     for guard in site.place.guards:
-        if not guard.specialised:
+        # A barrier waits for the threads that have not returned.
+        if not guard.specialised and not (guard.ended and isinstance(site.stmt, SyncThreads)):
             yield guard.cond
     for stmt in site.place.path:
         if isinstance(stmt, While):

@@ -84,12 +84,14 @@ class Axis:
 class Guard:
     """A condition that holds, or does not, wherever the statement runs.
 
-    `specialised` says that it names the warp groups of a `T.ws`, which act together inside.
+    `specialised` says that it names the warp groups of a `T.ws`, which act together inside;
+    `ended` that the threads for which it is otherwise have returned.
     """
 
     cond: Expr
     holds: bool = True
     specialised: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,8 @@ def _after(stmt: Stmt, place: Place) -> Place:
             guard = _plain(Guard(stmt.cond), place)
             return replace(place, env=env, guards=(*place.guards, guard))
         case If(orelse=()) if len(stmt.then) == 1 and isinstance(stmt.then[0], _LEAVES):
-            guard = _plain(Guard(stmt.cond, holds=False), place)
+            ended = isinstance(stmt.then[0], ThreadReturn)
+            guard = _plain(Guard(stmt.cond, holds=False, ended=ended), place)
             return replace(place, env=env, guards=(*place.guards, guard))
         case _:
             certain = place.certain and not _may_leave(stmt)
