@@ -5,7 +5,6 @@ refused by name.
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -35,6 +34,8 @@ def is_cache_enabled() -> bool:
 
 def set_log_level(level: int | str) -> None:
     """The least level of messages of the logger `tilelang`."""
+    import logging  # on demand: programs that never log do not pay for it
+
     logging.getLogger("tilelang").setLevel(level)
 
 

@@ -8,12 +8,11 @@ alone, where TVM is not installed.
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilelang.compat import devices, sparse
 from tilelang.dtypes import DType
@@ -21,6 +20,11 @@ from tilelang.errors import TileNameError, error
 from tilelang.language.later import Later
 from tilelang.language.tileops import GemmWarpPolicy
 from tilelang.options import PassConfigKey
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:  # importlib.abc brings importlib.resources, a tenth of the cost of `import tilelang`
+    Loader = object
 
 
 def simplify_prim_func(func: Any) -> Any:
@@ -132,7 +136,7 @@ def _why(module: str) -> str:
     return "is a name of TileLang's own compiler, which is not part of Tilewright"
 
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Finder(Loader):
     """Gives the modules of the table to Python's import, where no other finder has them."""
 
     def find_spec(
