@@ -146,8 +146,12 @@ def check_same(body):
         arrays = {"A": start.copy(), "B": np.zeros(N, np.int32), "C": np.zeros(N, np.int32)}
         translate(kernel([A, B, C], *block(body, waits), threads=(N,))).run(arrays)
         results.append(arrays)
+    again = {"A": start.copy(), "B": np.zeros(N, np.int32), "C": np.zeros(N, np.int32)}
+    fn = kernel([A, B, C], *block(body, True), threads=(N,))
+    assert [d.message for d in translate(fn, checked=True).run(again)] == []
     for name in "ABC":
         np.testing.assert_array_equal(results[0][name], results[1][name])
+        np.testing.assert_array_equal(results[0][name], again[name])
 
 
 @settings(max_examples=100)
