@@ -511,7 +511,7 @@ def test_a_tile_operation_with_operands_that_differ_is_refused():
 @pytest.mark.parametrize(
     ("stmt", "name"),
     [
-        (SyncGrid(), "SyncGrid"),
+        (For(k, e(0), e(2), (SyncGrid(),)), "sync_grid"),
         (ClusterBarrier(ClusterStep.SYNC), "ClusterBarrier"),
     ],
 )

@@ -29,10 +29,12 @@ from tilelang.ir.sync import (
     CommitGroup,
     MbarArrive,
     MbarWait,
+    SyncGrid,
     TmaCopy,
     WaitGroup,
 )
 from tilelang.ir.text import print_program
+from tilelang.ir.thread import kernels_of
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
@@ -43,6 +45,7 @@ from tilelang.ir.tile import (
     If,
     Let,
     LoopKind,
+    Parallel,
     Reduce,
     ReduceOp,
     SyncThreads,
@@ -60,6 +63,34 @@ def f32(*shape):
 
 def zeros(*shape, dtype=np.float32):
     return np.zeros(shape, dtype)
+
+
+# -- the grid --------------------------------------------------------------------------------------
+
+
+def grid_kernel():
+    """Blocks give their sums to each other twice; a tile and a name live on across the waits."""
+    A, W, C = buf("A", F32, 5, 8), buf("W", F32, 5), buf("C", F32, 5, 8)
+    s, t = buf("s", F32, 8, scope="shared.dyn"), buf("t", F32, 1, scope="local.fragment")
+    neighbour = Var("neighbour", I32)
+    body = (
+        Alloc(s),
+        Alloc(t),
+        Let(neighbour, op("%", add(bx, 1), 5)),
+        Copy(reg(A, bx, 0, ext=(1, 8)), reg(s)),
+        Reduce(ReduceOp.MAX, reg(s), reg(t), dim=0),
+        Copy(reg(t), reg(W, bx, ext=(1,))),
+        SyncGrid(),
+        Parallel((i,), (e(8),), (st(s, i, op("+", ld(s, i), ld(W, neighbour))),)),
+        SyncGrid(),
+        Parallel((j,), (e(8),), (st(C, bx, j, op("-", ld(s, j), ld(W, neighbour))),)),
+    )
+    return kernel([A, W, C], *body, grid=(5,), vars=(bx,))
+
+
+def test_a_barrier_of_the_grid_makes_launches_of_its_parts():
+    program = check_lowered(grid_kernel(), A=f32(5, 8), W=zeros(5), C=zeros(5, 8))
+    assert len(kernels_of(program)) == 3
 
 
 # -- threads ---------------------------------------------------------------------------------------

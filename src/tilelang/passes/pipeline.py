@@ -25,6 +25,7 @@ from tilelang.passes.lower_products import lower_products
 from tilelang.passes.lower_reducers import lower_reducers, lower_tests
 from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.plan_memory import plan_memory
+from tilelang.passes.split_grid import split_grid
 from tilelang.passes.split_threads import split_threads
 from tilelang.passes.widen_arithmetic import widen_arithmetic
 
@@ -40,6 +41,7 @@ ONE_THREAD: tuple[Pass, ...] = (
     lower_mbarriers,  # no mbarriers: counters, updated by threads and checked where they wait
     lower_tests,  # no tests over elements
     split_threads,  # no statement names a thread; no barriers of a block
+    split_grid,  # no barriers of the grid: more launches
     lower_products,  # sparse and scaled products and patches are plain products and loops
     lower_gemm,  # products have packed operands on chip, of one computing type
     lower_reducers,  # reducers are buffers; contributions are left
