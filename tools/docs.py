@@ -4,6 +4,7 @@ What enters: the tables of the checkout this file is in. What leaves: the pages;
 nothing is written and the exit code is 1 if a page differs from what would be.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,8 +14,11 @@ sys.path.insert(0, str(ROOT / "src"))  # this checkout, whatever is installed
 
 # The path comes first.
 from tilelang.compat.modules import REAL, REFUSED_NAMES  # noqa: E402
+from tilelang.ir.node import Effect as Access  # noqa: E402
+from tilelang.isa.instr import InstrRow, Is, OperandRow  # noqa: E402
 from tilelang.language.later import LATER, NAMESPACES  # noqa: E402
 from tilelang.options import ROWS, Effect, Row  # noqa: E402
+from tilelang.targets.cuda import rows as cuda  # noqa: E402
 
 NOTE = "<!-- Written by `make docs` from {source}; edit that. -->\n"
 
@@ -106,8 +110,113 @@ def declared_page() -> str:
     )
 
 
+# Of a family, one line: `{n}` is any of these in the name and in the number of elements.
+_FAMILIES = (
+    (re.compile(r"(?<=m64n)\d+(?=k)"), "{n}"),
+    (re.compile(r"(?<=tensor\.)\d(?=d\b)"), "{r}"),
+)
+
+
+def family(name: str) -> str:
+    """The name with what differs within its family replaced."""
+    for pattern, letter in _FAMILIES:
+        name = pattern.sub(letter, name)
+    return name
+
+
+def operand(o: OperandRow) -> str:
+    """One operand: its name, what is done to it, where it is, how much of it."""
+    words = [
+        "".join(c for f, c in zip((Access.READ, Access.WRITE), "RW", strict=True) if o.effect & f)
+    ]
+    words += [f.name.lower() for f in (Access.ASYNC, Access.ATOMIC) if o.effect & f and f.name]
+    words += ["/".join(s.value for s in o.spaces)] if o.spaces else []
+    words += [o.kind.value] if o.kind is not Is.SLOT else []
+    words += [f"x{o.count}"] if o.count is not None else []
+    words += [f"{o.bits} bits"] if o.bits is not None else []
+    words += [f"align {o.align}"] if o.align else []
+    words += [f"of {'/'.join(o.dtypes)}"] if o.dtypes else []
+    words += [f"like {o.like}"] if o.like else []
+    return f"{code(o.name)} ({' '.join(words)})"
+
+
+def instruction(members: list[InstrRow]) -> tuple[str, ...]:
+    """One line of docs/instructions.md: a row, or the family it is of."""
+    row = members[0]
+    name = family(row.name)
+    counts = [m.name for m in members]
+    ns = [found.group() for c in counts for p, _ in _FAMILIES if (found := p.search(c))]
+    many = f" for {', '.join(ns)}" if len(ns) > 1 else ""
+    outs = "; ".join(operand(o) for o in row.outs)
+    if len(ns) > 1 and "{n}" in name:
+        outs = outs.replace(f"x{int(ns[0]) // 2} ", "x{n}/2 ")
+    immediates = [
+        code(i.name)
+        + f": {', '.join(map(str, i.choices)) if 0 < len(i.choices) < 9 else i.type.__name__}"
+        + (" (optional)" if i.optional else "")
+        for i in row.imm
+    ]
+    return (
+        code(name) + many,
+        outs,
+        "; ".join(operand(o) for o in row.ins),
+        "; ".join(operand(o) for o in row.results),
+        "; ".join(immediates),
+        {0: "block", 1: "thread", 32: "warp", 128: "warpgroup"}[row.threads],
+        ", ".join(map(code, row.until)) + (" blocks" if row.waits else ""),
+        row.capability.name if row.capability else "",
+        row.source.removeprefix("PTX ISA 9.0, "),
+    )
+
+
+def instructions_page() -> str:
+    """docs/instructions.md."""
+    groups: dict[str, dict[str, list[InstrRow]]] = {}
+    for name in cuda.ROWS:
+        row = cuda.ROWS[name]
+        first = name.split(".")[0]
+        kind = next((k for k, names in _KINDS.items() if first in names), "Others")
+        groups.setdefault(kind, {}).setdefault(family(name), []).append(row)
+    head = ("row", "outs", "ins", "results", "immediates", "who", "until", "needs", "source")
+    return (
+        "# Instructions of NVIDIA GPUs\n\n"
+        + NOTE.format(source="src/tilelang/targets/cuda/rows")
+        + "\nA row is what an `Instr` of the thread stage names. Operands are in the order of the"
+        " statement; R, W are what is done to them.\nAn `async` operand is in use until one of the"
+        " rows under *until*; a row that `blocks` may make its threads wait.\n*source* is a section"
+        " of the PTX ISA 9.0 unless it is a path.\n"
+        + "".join(
+            f"\n## {kind}\n\n" + table(head, (instruction(m) for m in groups[kind].values()))
+            for kind in [*_KINDS, "Others"]
+            if kind in groups
+        )
+    )
+
+
+_KINDS: dict[str, tuple[str, ...]] = {
+    "For any target": ("atomic", "update", "gemm", "print"),
+    "Barriers, fences, control": (
+        "mbarrier",
+        "barrier",
+        "bar",
+        "fence",
+        "grid",
+        "setmaxnreg",
+        "griddepcontrol",
+        "nanosleep",
+        "elect",
+        "cluster",
+    ),
+    "Copies": ("cp", "ld", "st", "prefetch"),
+    "Warps": ("shfl", "vote", "activemask", "match", "redux"),
+    "Matrix products": ("mma", "ldmatrix", "stmatrix"),
+    "Matrix products of a warpgroup": ("wgmma",),
+}
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/declared.md": declared_page,
+    "docs/instructions.md": instructions_page,
     "docs/options.md": options_page,
 }
 

@@ -22,7 +22,6 @@ from thread_build import (
     variable,
     wgmma_gemm,
 )
-from thread_rows import ROWS
 from tilelang.dtypes import DType
 from tilelang.errors import InternalError
 from tilelang.ir.expr import Buffer, Cast, Const, Load, Var
@@ -48,6 +47,7 @@ from tilelang.ir.thread import (
 from tilelang.ir.tile import Break, For, If, Let, LoopKind, SyncThreads, While
 from tilelang.ir.verify_thread import verify_program, violations
 from tilelang.isa.instr import Immediate, InstrRow, Is, OperandRow, checker, table
+from tilelang.targets.cuda.rows import ROWS
 
 
 @pytest.mark.parametrize("build", [wgmma_gemm, mma_gemm])

@@ -34,10 +34,10 @@ class Is(enum.Enum):
 class OperandRow:
     """One operand: what it is, and what the instruction does to it.
 
-    For a SLOT: `spaces` it may lie in, `count` elements of it (None for any number), alignment in
-    bytes. `dtypes` are those allowed, empty for all; `like` names another operand whose dtype it
-    has. ASYNC in `effect` says that the access may still be under way afterwards, until the wait
-    that the row names in `until`.
+    For a SLOT: `spaces` it may lie in, `count` elements of it (None for any number) or `bits` of
+    elements of any size, alignment in bytes. `dtypes` are those allowed, empty for all; `like`
+    names another operand whose dtype it has. ASYNC in `effect` says that the access may still be
+    under way afterwards, until the wait that the row names in `until`.
     """
 
     name: str
@@ -47,6 +47,7 @@ class OperandRow:
     dtypes: tuple[str, ...] = ()
     like: str = ""
     count: int | None = None
+    bits: int | None = None
     align: int = 0
 
 
@@ -140,7 +141,7 @@ def _broken_operands(row: InstrRow) -> Iterator[str]:
 
 
 def _broken_operand(row: InstrRow, o: OperandRow) -> Iterator[str]:
-    if o.kind is not Is.SLOT and (o.spaces or o.count is not None or o.align):
+    if o.kind is not Is.SLOT and (o.spaces or o.count is not None or o.bits or o.align):
         yield f"{o.name} is no slot, so it has no space, count or alignment"
     if o.like and (o.dtypes or o.like not in {p.name for p in row.operands if p is not o}):
         yield f"{o.name} is like {o.like!r}"
@@ -204,6 +205,8 @@ def _broken_use(row: InstrRow, o: OperandRow, node: Operand) -> Iterator[str]:
             yield f"{where} is in {node.array.space.value} memory, expected {expected}"
         if o.count is not None and node.count != o.count:
             yield f"{where} has {node.count} elements, expected {o.count}"
+        if o.bits is not None and node.count * node.dtype.bits != o.bits:
+            yield f"{where} has {node.count * node.dtype.bits} bits, expected {o.bits}"
         if o.align and not may_be_aligned(node.array, node.index, o.align, {}):
             yield f"{where} is not aligned to {o.align} bytes"
 
