@@ -251,8 +251,7 @@ class _Reader(ExprReader):
             case ast.While(orelse=[]):
                 out = While(self.expr(s.test), self.block(s.body, ()), loc=self.loc(s))
             case ast.Assert():
-                message = "" if s.msg is None else self.field(s.msg, Assert, "message", Kind.ATTR)
-                out = Assert(self.expr(s.test), message=message, loc=self.loc(s))
+                out = self.assertion(s)
             case ast.Break():
                 out = Break(loc=self.loc(s))
             case ast.Continue():
@@ -260,6 +259,17 @@ class _Reader(ExprReader):
             case _:
                 raise self.fault(s, f"the text form has no {type(s).__name__}")
         return out
+
+    def assertion(self, s: ast.Assert) -> Assert:
+        """`assert cond, "message"`, or `assert cond, kind("message")` with the kind of the error."""
+        match s.msg:
+            case None:
+                kind, message = "", ""
+            case ast.Call(func=ast.Name(id=kind), args=[text], keywords=[]):
+                message = self.field(text, Assert, "message", Kind.ATTR)
+            case text:
+                kind, message = "", self.field(text, Assert, "message", Kind.ATTR)
+        return Assert(self.expr(s.test), message=message, kind=kind, loc=self.loc(s))
 
     def simple(self, s: ast.AnnAssign | ast.Assign | ast.Expr) -> Stmt:
         """An assignment or a call."""

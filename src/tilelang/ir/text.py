@@ -290,8 +290,11 @@ def _simple(stmt: Stmt) -> str:
         case Break() | Continue():
             text = snake(type(stmt).__name__)
         case Assert():
-            message = f", {_quote(stmt.message)}" if stmt.message else ""
-            text = f"assert {_expr(stmt.cond, OR)}{message}"
+            text = f"assert {_expr(stmt.cond, OR)}"
+            if stmt.kind:
+                text += f", {stmt.kind}({_quote(stmt.message)})"
+            elif stmt.message:
+                text += f", {_quote(stmt.message)}"
         case _:
             text = _operation(stmt)
     return text

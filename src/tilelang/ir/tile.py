@@ -209,10 +209,15 @@ class ThreadReturn(Stmt):
 
 
 class Assert(Stmt):
-    """Stops the launch with `message` where `cond` does not hold."""
+    """Stops the launch with `message` where `cond` does not hold.
+
+    `kind` is that of the error, for what the compiler checks (`bounds`, `shape`, `deadlock`); the
+    author's own assertions have none.
+    """
 
     cond: Expr = operand()
     message: str = attr(default="")
+    kind: str = attr(default="")
 
 
 class Assume(Stmt):

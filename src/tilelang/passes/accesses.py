@@ -494,7 +494,9 @@ class Access:
 
     def assertions(self, loc: Loc | None) -> Block:
         """What the accesses so far need to be done before them: checks, and atomic loads."""
-        made = [Assert(c, message=outside_message(b), loc=loc) for c, b in self.needed]
+        made = [
+            Assert(c, message=outside_message(b), kind="bounds", loc=loc) for c, b in self.needed
+        ]
         self.needed.clear()
         first, self.first = self.first, []
         return (*made, *first)

@@ -172,7 +172,8 @@ def _checks(
         if not equal(src[a], dst[b]):
             x, y = src[a], dst[b]
             cond = Binary(BinaryOp.EQ, Cast(x, y.dtype) if x.dtype != y.dtype else x, y)
-            out.append(Assert(cond, message=f"the extents of {what} do not fit together", loc=loc))
+            message = f"the extents of {what} do not fit together"
+            out.append(Assert(cond, message=message, kind="shape", loc=loc))
     return tuple(out)
 
 

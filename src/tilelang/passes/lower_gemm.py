@@ -144,7 +144,7 @@ class _Product:
             )
         message = "the operands of T.gemm do not fit together"
         return tuple(
-            Assert(compare(BinaryOp.EQ, x, y), message=message, loc=stmt.loc)
+            Assert(compare(BinaryOp.EQ, x, y), message=message, kind="shape", loc=stmt.loc)
             for x, y in pairs
             if not equal(x, y)
         )

@@ -45,7 +45,7 @@ from tilelang.passes.build import (
 from tilelang.scopes import Dialect, Memory, memory_of
 
 I32 = DType("int32")
-DEADLOCK = "deadlock: the phase of an mbarrier that is waited for can no longer be completed"
+DEADLOCK = "the phase of an mbarrier that is waited for can no longer be completed"
 
 
 def lower_mbarriers(fn: Function, target: Target) -> Function:
@@ -129,4 +129,7 @@ class _Barriers:
         parity = Binary(BinaryOp.BITAND, Load(phase, (at,)), const(1))
         wanted = Binary(BinaryOp.BITAND, as_type(stmt.parity, I32), const(1))
         ready = Binary(BinaryOp.NE, parity, wanted)
-        return (SyncThreads(loc=stmt.loc), Assert(ready, message=DEADLOCK, loc=stmt.loc))
+        return (
+            SyncThreads(loc=stmt.loc),
+            Assert(ready, message=DEADLOCK, kind="deadlock", loc=stmt.loc),
+        )

@@ -154,7 +154,7 @@ class _Lowering:
                 env = env.with_range(v, Interval(0, MOST))
                 cond = Binary(BinaryOp.LE, v, const(MOST))
                 message = f"the size {v.name} leaves no room for the last tile in 32 bits"
-                checks.append(Assert(cond, message=message, loc=self.fn.loc))
+                checks.append(Assert(cond, message=message, kind="shape", loc=self.fn.loc))
         return env, tuple(checks)
 
     def placed(self, b: Buffer, array: Array, offset: Expr | None = None) -> Place:
@@ -407,7 +407,7 @@ class _Lowering:
                 )
             if known is None:
                 message = f"the view {stmt.buffer.name} does not fit"
-                out.append(Assert(cond, message=message, loc=stmt.loc))
+                out.append(Assert(cond, message=message, kind="shape", loc=stmt.loc))
         return tuple(out)
 
     def make_tensor(self, stmt: MakeTensor, env: Env) -> Block:

@@ -130,7 +130,7 @@ class Splitter:
         for c in dict.fromkeys(conditions):
             cond = simplify(Binary(BinaryOp.OR, empty, c), env)
             if cond != Const(True, BOOL):
-                out.append(Assert(cond, message=_loop_message(stmt), loc=stmt.loc))
+                out.append(Assert(cond, message=_loop_message(stmt), kind="bounds", loc=stmt.loc))
         return tuple(out)
 
     def pieces(self, stmt: For, outer: Split, checked: Split, env: Env) -> Block:
