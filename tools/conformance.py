@@ -8,6 +8,10 @@ Programs ask for a GPU: `cuda` devices become the CPU, and CUDA targets the emul
 of the chip that `--chip` names. Each program runs by itself, in its own process, with a time limit.
 
     python tools/conformance.py CHECKOUT/examples --out docs/conformance.tsv
+
+With `--small`, a program that offers its sizes as arguments runs with smaller ones (`sizes.py`);
+where it does not come to a good end with them, it runs again as it is. With `--chip auto` the rules
+are those of the chip that the path names, else those of sm_90a.
 """
 
 from __future__ import annotations
@@ -21,14 +25,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTCOMES = {
     "passed": "ran to its end, its own checks included",
+    "ran": "ran to its end; it compares nothing",
     "loads": "loads; it has no main part to run",
     "too long": "loads and ran without a fault until the time limit",
+    "too large": "loads and ran without a fault until it asked for more memory than is allowed",
     "needs a package": "imports a package that is not installed",
     "refused": "refused with a located message",
     "wrong": "ran, and a check of its own failed",
@@ -36,21 +42,50 @@ OUTCOMES = {
     "skipped": "a test that skips itself",
 }
 # Told apart from a fault: the program came to its end within these.
-_GOOD = ("passed", "loads", "too long", "skipped")
+_GOOD = ("passed", "ran", "loads", "too long", "too large", "skipped")
+# Chips by a word of the path; the first that fits counts.
+_CHIPS = {"sm100": "sm_100a", "tcgen05": "sm_100a", "sm120": "sm_120a"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One program: its path in the checkout, what became of it, why, and the seconds it took."""
+    """One program: its path in the checkout, what became of it, why, and the seconds it took.
+
+    `chip` is the one whose rules held, `sizes` those that were lowered, `checks` how many
+    comparisons of its own the program passed.
+    """
 
     path: str
     outcome: str
     reason: str
     seconds: float
+    chip: str = ""
+    sizes: str = ""
+    checks: int = 0
 
-    def line(self) -> str:
-        """The row as it is kept."""
-        return f"{self.path}\t{self.outcome}\t{self.reason}"
+    def line(self, *, full: bool) -> str:
+        """The row as it is kept; `full` with what is known of a run."""
+        row = f"{self.path}\t{self.outcome}\t{self.reason}"
+        return f"{row}\t{self.chip}\t{self.checks}\t{self.sizes}" if full else row
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How programs run: see the options of the command line."""
+
+    folder: Path
+    chip: str
+    limit: float
+    memory: int
+    small: bool
+    load: bool
+
+    def chip_of(self, path: Path) -> str:
+        """The chip whose rules hold for a program."""
+        if self.chip != "auto":
+            return self.chip
+        name = str(path.relative_to(self.folder))
+        return next((chip for word, chip in _CHIPS.items() if word in name), "sm_90a")
 
 
 def programs(folder: Path) -> Iterator[Path]:
@@ -68,12 +103,35 @@ def programs(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def run_one(path: Path, folder: Path, chip: str, limit: float, how: str) -> list[Row]:
+def run_one(path: Path, settings: Settings) -> list[Row]:
+    """Run one program, or one file of tests: with smaller sizes first where that is asked for."""
+    if settings.load or not settings.small or path.name.startswith("test_"):
+        return attempt(path, settings, "load" if settings.load else "run")
+    first = attempt(path, settings, "small")
+    [row] = first
+    if row.outcome in ("passed", "ran", "loads", "needs a package") or not row.sizes:
+        return first
+    again = attempt(path, settings, "run")
+    [given] = again
+    if given.outcome in ("too long", "too large"):
+        why = f"{given.reason}; with smaller sizes {row.outcome}: {row.reason}"
+        return [replace(given, reason=why, sizes=row.sizes)]
+    return again
+
+
+def attempt(path: Path, settings: Settings, how: str) -> list[Row]:
     """Run one program, or one file of tests, in a process of its own."""
     began = time.monotonic()
+    chip = settings.chip_of(path)
     command = [sys.executable, str(ROOT / "tools" / "conformance_host.py"), str(path), chip, how]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    name = str(path.relative_to(folder))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "OMP_NUM_THREADS": "1",
+        "CONFORMANCE_MEMORY": str(settings.memory),
+    }
+    name = str(path.relative_to(settings.folder))
+    ended = ""
     try:
         done = subprocess.run(
             command,
@@ -81,22 +139,41 @@ def run_one(path: Path, folder: Path, chip: str, limit: float, how: str) -> list
             env=environment,
             capture_output=True,
             text=True,
-            timeout=limit,
+            errors="replace",
+            timeout=settings.limit,
             check=False,
         )
-    except subprocess.TimeoutExpired:
-        return [Row(name, "too long", f"more than {limit:.0f} s", limit)]
+        output = done.stdout
+        ended = f"exit {done.returncode}: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"
+    except subprocess.TimeoutExpired as exc:
+        output = (exc.stdout or b"").decode(errors="replace")
     seconds = time.monotonic() - began
-    lines = done.stdout.splitlines()
+    return read_output(Row(name, "", "", seconds, chip), output, ended, settings.limit)
+
+
+def read_output(row: Row, output: str, ended: str, limit: float) -> list[Row]:
+    """The rows that the output of a program means; `ended` is empty where time ran out."""
+    lines = output.splitlines()
     tests = [line.split("\t", 3)[1:] for line in lines if line.startswith("TEST\t")]
     if tests:
-        return [Row(f"{name}::{t}", outcome, why, seconds) for t, outcome, why in tests]
+        return [
+            replace(row, path=f"{row.path}::{t}", outcome=outcome, reason=why)
+            for t, outcome, why in tests
+        ]
+    lowered = [line.split("\t", 1)[1] for line in lines if line.startswith("SIZES\t")]
+    sizes = " ".join(dict.fromkeys(lowered[-1].split())) if lowered else ""
+    checks = sum(line == "CHECK" for line in lines)
+    row = replace(row, sizes=sizes, checks=checks)
     last = [line for line in lines if line.startswith("OUTCOME\t")]
+    if not ended:
+        passed = f"; {checks} checks passed before" if checks else ""
+        return [replace(row, outcome="too long", reason=f"more than {limit:.0f} s{passed}")]
     if not last:
-        tail = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return [Row(name, "failed", f"exit {done.returncode}: {tail[:160]}", seconds)]
+        return [replace(row, outcome="failed", reason=ended[:200])]
     _, outcome, reason = last[-1].split("\t", 2)
-    return [Row(name, outcome, reason, seconds)]
+    if outcome == "passed" and not checks:
+        outcome = "ran"
+    return [replace(row, outcome=outcome, reason=reason)]
 
 
 def main() -> int:
@@ -107,22 +184,26 @@ def main() -> int:
     parser.add_argument(
         "--skip", default="", help="leave out files whose path contains one of these, by commas"
     )
-    parser.add_argument("--chip", default="sm_90a", help="whose rules hold (default: sm_90a)")
+    parser.add_argument("--chip", default="sm_90a", help="whose rules hold, or auto (sm_90a)")
+    parser.add_argument("--small", action="store_true", help="smaller sizes where they are offered")
     parser.add_argument("--load", action="store_true", help="load the files, run nothing of them")
     parser.add_argument("--limit", type=float, default=120, help="seconds for each file")
+    parser.add_argument("--memory", type=int, default=8, help="GiB for each file, 0 for no bound")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, help="keep the lines here")
     given = parser.parse_args()
+    folder: Path = given.folder.resolve()
     skip = [s for s in given.skip.split(",") if s]
     chosen = [
         p
-        for p in programs(given.folder)
-        if given.only in str(p) and not any(s in str(p) for s in skip)
+        for p in programs(folder)
+        for name in [str(p.relative_to(folder))]
+        if given.only in name and not any(s in name for s in skip)
     ]
+    settings = Settings(folder, given.chip, given.limit, given.memory, given.small, given.load)
     rows: list[Row] = []
     with ThreadPoolExecutor(given.jobs) as pool:
-        how = "load" if given.load else "run"
-        work = [pool.submit(run_one, p, given.folder, given.chip, given.limit, how) for p in chosen]
+        work = [pool.submit(run_one, p, settings) for p in chosen]
         for job in work:
             for row in job.result():
                 rows.append(row)
@@ -133,8 +214,11 @@ def main() -> int:
     for outcome, meaning in OUTCOMES.items():
         print(f"{counts[outcome]:5}  {outcome}: {meaning}")
     if given.out is not None:
-        head = [f"# {len(rows)} programs under the rules of {given.chip}", "path\toutcome\treason"]
-        given.out.write_text("\n".join([*head, *(r.line() for r in rows)]) + "\n")
+        full = not given.load and any(r.chip for r in rows if "::" not in r.path)
+        columns = "path\toutcome\treason" + ("\tchip\tchecks\tlowered sizes" if full else "")
+        rules = "the chip named" if given.chip == "auto" else given.chip
+        head = [f"# {len(rows)} programs under the rules of {rules}", columns]
+        given.out.write_text("\n".join([*head, *(r.line(full=full) for r in rows)]) + "\n")
     return 0 if all(r.outcome in _GOOD for r in rows) else 1
 
 

@@ -1,82 +1,37 @@
 """Runs one program that asks for a GPU on the emulator; see conformance.py.
 
-What enters: the path of a program, and a chip. What leaves: one line that begins with OUTCOME.
-Devices of torch named `cuda` become the CPU, and what torch says about a GPU is what an H100 would
-say.
+What enters: the path of a program, a chip, and what to do: `load` it, `run` it as it is, or run it
+with `small` sizes. What leaves: one line that begins with OUTCOME, before it a line SIZES with the
+sizes that were lowered and a line CHECK for every check of its own that the program passed.
 """
 
 from __future__ import annotations
 
+import ast
 import os
-import runpy
+import resource
 import sys
 import types
 import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.overrides import TorchFunctionMode
+from gpuless import CudaIsCpu, pretend_gpu
+from sizes import lower_main, lower_options
 
-
-def _on_cpu(x: Any) -> Any:
-    """`x` with every CUDA device in it replaced by the CPU."""
-    if isinstance(x, torch.device):
-        return torch.device("cpu") if x.type == "cuda" else x
-    if isinstance(x, str) and (x == "cuda" or x.startswith("cuda:")):
-        return "cpu"
-    if isinstance(x, (tuple, list)) and not isinstance(x, torch.Size):
-        return type(x)(_on_cpu(v) for v in x) if type(x) in (tuple, list) else x
-    return x
-
-
-class CudaIsCpu(TorchFunctionMode):
-    """Carries out every torch call that names a CUDA device on the CPU."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.cuda:
-            return args[0]
-        if func is torch.Tensor.is_cuda.__get__:  # pyright: ignore[reportAttributeAccessIssue]
-            return True
-        moved = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
-        return func(*_on_cpu(tuple(args)), **moved)
-
-
-class _Event:
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def record(self, *_: Any) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-    def elapsed_time(self, _: Any) -> float:
-        return 1.0
-
-
-def pretend_gpu() -> None:
-    """Make `torch.cuda` answer as on a machine with one H100."""
-    properties = types.SimpleNamespace(
-        name="NVIDIA H100", major=9, minor=0, multi_processor_count=132, total_memory=80 << 30
-    )
-    properties.L2_cache_size = 50 << 20
-    properties.shared_memory_per_block_optin = 232448
-    answers: dict[str, Any] = {
-        "is_available": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "set_device": lambda *_: None,
-        "synchronize": lambda *_: None,
-        "empty_cache": lambda: None,
-        "manual_seed": lambda *_: None,
-        "manual_seed_all": lambda *_: None,
-        "get_device_capability": lambda *_: (9, 0),
-        "get_device_properties": lambda *_: properties,
-        "get_device_name": lambda *_: properties.name,
-        "is_bf16_supported": lambda *_: True,
-        "Event": _Event,
-    }
-    for name, answer in answers.items():
-        setattr(torch.cuda, name, answer)
+# The calls and assertions by which programs compare results with a reference.
+CHECKS = (
+    "assert_",
+    "close",
+    "similar",
+    "verify",
+    "validate",
+    "check",
+    "diff",
+    "equal",
+    "err",
+    "cos",
+)
 
 
 def redirect_targets(chip: str) -> None:
@@ -108,6 +63,8 @@ def outcome_of(exc: BaseException) -> tuple[str, str]:
     reason = f"{type(exc).__name__}: {exc}"
     if isinstance(exc, ModuleNotFoundError) and not str(exc.name).startswith("tilelang"):
         return "needs a package", str(exc.name)
+    if isinstance(exc, MemoryError) or "can't allocate memory" in reason:
+        return "too large", reason
     if isinstance(exc, TileError):
         return "refused", exc.diagnostics[0].message if exc.diagnostics else reason
     if isinstance(exc, AssertionError) and not isinstance(exc, InternalError):
@@ -159,22 +116,90 @@ def run_tests(path: str) -> None:
     )
 
 
+class _Marks(ast.NodeTransformer):
+    """Says CHECK after every statement that compares results: an assertion on a difference, or a
+    call of a function that makes one.
+    """
+
+    def _marked(self, node: ast.stmt, what: ast.expr) -> Any:
+        if not any(word in ast.unparse(what).lower() for word in CHECKS):
+            return node
+        mark = ast.parse("__import__('builtins').print('CHECK', flush=True)").body[0]
+        for each in ast.walk(mark):
+            ast.copy_location(each, node)
+        return [node, mark]
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        """`assert diff < 1e-3`."""
+        return self._marked(node, node.test)
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """`torch.testing.assert_close(...)`, but not `print(...)`."""
+        call = node.value
+        return self._marked(node, call.func) if isinstance(call, ast.Call) else node
+
+
+def execute(path: str, name: str, *, small: bool) -> None:
+    """Run a file as the module `name`, with smaller sizes where asked for."""
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    changed: list[str] = lower_main(tree) if small else []
+    if small:
+        lower_options(changed)
+    tree = ast.fix_missing_locations(_Marks().visit(tree))
+    module = types.ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module
+    if changed:
+        print(f"\nSIZES\t{' '.join(changed)}", flush=True)
+    try:
+        exec(compile(tree, path, "exec", dont_inherit=True), module.__dict__)
+    finally:
+        print(f"\nSIZES\t{' '.join(changed)}", flush=True)
+
+
+def time_once() -> None:
+    """Let a benchmark be one call, and a search its first configuration: the emulator's time says
+    nothing about a chip.
+    """
+    from tilelang import autotuner, profiler
+
+    def once(fn: Any, *_: Any, **given: Any) -> Any:
+        fn()
+        return [1.0] * len(given["quantiles"]) if given.get("quantiles") else 1.0
+
+    kernel = sys.modules["tilelang.profiler.kernel"]
+    for module in (profiler, kernel, sys.modules["tilelang.profiler.bench"]):
+        module.do_bench = once  # pyright: ignore[reportAttributeAccessIssue]
+    search = autotuner.search
+
+    def first(make: Any, configs: Any, plan: Any) -> Any:
+        return search(make, list(configs)[:1], plan)
+
+    autotuner.search = first
+
+
 def main() -> None:
     """Run the program named on the command line."""
     path, chip, how = sys.argv[1:4]
+    memory = int(os.environ.get("CONFORMANCE_MEMORY", "0")) << 30
+    if memory:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     warnings.filterwarnings("ignore")
     sys.argv = [path]
     sys.path.insert(0, os.path.dirname(path))
-    pretend_gpu()
+    number = int("".join(c for c in chip if c.isdigit()))
+    pretend_gpu(divmod(number, 10))
     redirect_targets(chip)
     if how == "run" and os.path.basename(path).startswith("test_"):
         run_tests(path)
         os._exit(0)
-    has_main = how == "run" and "__main__" in Path(path).read_text(encoding="utf-8")
-    outcome, reason = ("passed", "") if has_main else ("loads", "")
+    runs = how != "load" and "__main__" in Path(path).read_text(encoding="utf-8")
+    if how != "load":
+        time_once()
+    outcome, reason = ("passed", "") if runs else ("loads", "")
     try:
         with CudaIsCpu():
-            runpy.run_path(path, run_name="__main__" if how == "run" else "program")
+            execute(path, "__main__" if runs else "program", small=how == "small")
     except SystemExit as exc:
         if exc.code not in (None, 0):
             outcome, reason = "failed", f"exit {exc.code}"

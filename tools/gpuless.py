@@ -1,0 +1,88 @@
+"""Lets a program that asks for a GPU run where there is none.
+
+What enters: nothing. What leaves: `torch` that answers as on a machine with one GPU of a given
+compute capability, and a mode in which every device named `cuda` is the CPU. It knows no kernel
+language, so that programs of either package can run under it.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+# What a program may ask of the device: name and streaming multiprocessors by compute capability.
+_DEVICES = {
+    (8, 0): ("NVIDIA A100", 108),
+    (9, 0): ("NVIDIA H100", 132),
+    (10, 0): ("NVIDIA B200", 148),
+    (12, 0): ("NVIDIA GeForce RTX 5090", 170),
+}
+
+
+def _on_cpu(x: Any) -> Any:
+    """`x` with every CUDA device in it replaced by the CPU."""
+    if isinstance(x, torch.device):
+        return torch.device("cpu") if x.type == "cuda" else x
+    if isinstance(x, str) and (x == "cuda" or x.startswith("cuda:")):
+        return "cpu"
+    if isinstance(x, (tuple, list)) and not isinstance(x, torch.Size):
+        return type(x)(_on_cpu(v) for v in x) if type(x) in (tuple, list) else x
+    return x
+
+
+class CudaIsCpu(TorchFunctionMode):
+    """Carries out every torch call that names a CUDA device on the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func is torch.Tensor.is_cuda.__get__:  # pyright: ignore[reportAttributeAccessIssue]
+            return True
+        moved = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
+        return func(*_on_cpu(tuple(args)), **moved)
+
+
+class _Event:
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def record(self, *_: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, _: Any) -> float:
+        return 1.0
+
+
+def pretend_gpu(capability: tuple[int, int] = (9, 0)) -> None:
+    """Make `torch.cuda` answer as on a machine with one GPU of this compute capability."""
+    name, processors = _DEVICES[capability]
+    major, minor = capability
+    properties = types.SimpleNamespace(
+        name=name,
+        major=major,
+        minor=minor,
+        multi_processor_count=processors,
+        total_memory=80 << 30,
+        L2_cache_size=50 << 20,
+        shared_memory_per_block_optin=232448,
+    )
+    answers: dict[str, Any] = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda *_: None,
+        "synchronize": lambda *_: None,
+        "empty_cache": lambda: None,
+        "manual_seed": lambda *_: None,
+        "manual_seed_all": lambda *_: None,
+        "get_device_capability": lambda *_: capability,
+        "get_device_properties": lambda *_: properties,
+        "get_device_name": lambda *_: name,
+        "is_bf16_supported": lambda *_: True,
+        "Event": _Event,
+    }
+    for key, answer in answers.items():
+        setattr(torch.cuda, key, answer)
