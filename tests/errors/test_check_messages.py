@@ -162,7 +162,16 @@ def divergent(A: T.Tensor((64,), "float32")):
     with T.Kernel(1, threads=128):
         s = T.alloc_shared((64,), "float32")
         tx = T.get_thread_binding()
-        if tx < 32:
+        if A[tx % 64] > 0:
+            T.copy(A, s)
+
+
+@T.prim_func
+def half_a_warp(A: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=128):
+        s = T.alloc_shared((64,), "float32")
+        tx = T.get_thread_binding()
+        if tx < 48:
             T.copy(A, s)
 
 
@@ -186,6 +195,7 @@ CASES = {
     neighbours: "cpu",
     thread_stores: "cpu",
     divergent: "cpu",
+    half_a_warp: "cpu",
 }
 
 

@@ -18,6 +18,7 @@ from tilelang.emulator.storage import Access, Fault, Tile
 from tilelang.errors import TileError
 from tilelang.ir.expr import Buffer, const
 from tilelang.ir.tile import Copy, If, Launch, Store, While
+from tilelang.passes.check.threads import Threads
 
 pytestmark = pytest.mark.usefixtures("hang_guard")
 
@@ -282,7 +283,7 @@ def launch_of(kernel):
 def sizes_of(kernel):
     launch = launch_of(kernel)
     extents = (*launch.threads, 1, 1)[:3]
-    threads = teams.Threads(launch, extents)
+    threads = Threads(launch, extents, statements(launch.body))
     splits = teams.parted(launch.body, threads)
     seeds = [v.name for v, n in zip(launch.thread_vars, extents, strict=True) if n > 1]
     rests = {k: s.rest for k, s in splits.items()}
@@ -364,8 +365,9 @@ def test_conditions_are_evaluated_for_every_thread(shape):
                 A[0] = 5
 
     launch = launch_of(kernel)
-    threads = teams.Threads(launch, (*shape, 1, 1)[:3])
-    splits = [threads.split(s.cond) for s in conditions(kernel)]
+    threads = Threads(launch, (*shape, 1, 1)[:3], statements(launch.body))
+    everyone = threads.everyone()
+    splits = [teams.split(threads, s.cond, everyone) for s in conditions(kernel)]
     z, y, x = np.indices((*shape, 1, 1)[:3][::-1]).reshape(3, -1)
     t = np.arange(len(x))
     np.testing.assert_array_equal(splits[0].threads, t % 3 == 1)

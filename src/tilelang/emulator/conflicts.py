@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilelang.emulator.lanes import nodes_of, own_nodes, statements
-from tilelang.emulator.teams import Threads
 from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region
 from tilelang.ir.node import Effect, Node
 from tilelang.ir.tile import Stmt, Store, StoreVector
+from tilelang.passes.check.threads import Threads
 
 _Element = Load | LoadVector | Store | StoreVector
 

@@ -7,40 +7,30 @@ alike sends agents different ways; others are masks inside an agent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tilelang.emulator.lanes import Lanes, bodies, nodes_of, own_nodes, statements, written
 from tilelang.ir import sync
 from tilelang.ir.expr import (
-    Binary,
-    BinaryOp,
     Buffer,
-    Cast,
-    Const,
     Expr,
     Load,
     LoadVector,
-    Select,
-    Unary,
-    UnaryOp,
     Var,
     int_value,
 )
 from tilelang.ir.special import COLLECTIVES, Collective, Group, ReducerFinalize, ReducerInit
-from tilelang.ir.sync import GROUP, WARP
+from tilelang.ir.sync import WARP
 from tilelang.ir.tile import (
     Atomic,
     Block,
     Break,
     For,
     If,
-    Launch,
     Let,
     Parallel,
     Pipelined,
@@ -53,9 +43,7 @@ from tilelang.ir.tile import (
     View,
     While,
 )
-
-Truth = npt.NDArray[np.bool_]
-Values = npt.NDArray[np.int64]
+from tilelang.passes.check.threads import TRUE, Threads, Truth
 
 # -- what a launch waits for -----------------------------------------------------------------------
 
@@ -153,126 +141,7 @@ def all_blocks_at_once(body: Block) -> bool:
     )
 
 
-# -- values of each thread -------------------------------------------------------------------------
-
-_OPS: dict[BinaryOp, Callable[[Any, Any], Any]] = {
-    BinaryOp.ADD: np.add,
-    BinaryOp.SUB: np.subtract,
-    BinaryOp.MUL: np.multiply,
-    BinaryOp.FLOORDIV: np.floor_divide,
-    BinaryOp.FLOORMOD: np.mod,
-    BinaryOp.MIN: np.minimum,
-    BinaryOp.MAX: np.maximum,
-    BinaryOp.EQ: np.equal,
-    BinaryOp.NE: np.not_equal,
-    BinaryOp.LT: np.less,
-    BinaryOp.LE: np.less_equal,
-    BinaryOp.GT: np.greater,
-    BinaryOp.GE: np.greater_equal,
-    BinaryOp.AND: np.logical_and,
-    BinaryOp.OR: np.logical_or,
-    BinaryOp.BITAND: np.bitwise_and,
-    BinaryOp.BITOR: np.bitwise_or,
-    BinaryOp.BITXOR: np.bitwise_xor,
-    BinaryOp.SHL: np.left_shift,
-    BinaryOp.SHR: np.right_shift,
-}
-_DIVISIONS = frozenset({BinaryOp.FLOORDIV, BinaryOp.FLOORMOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD})
-_TRUNCATED = {BinaryOp.TRUNCDIV: np.floor_divide, BinaryOp.TRUNCMOD: np.mod}
-
-
-class Threads:
-    """What is known of every thread of a block when its program is translated, x fastest."""
-
-    def __init__(self, launch: Launch, extents: tuple[int, ...]) -> None:
-        self.extents = extents
-        self.count = int(np.prod(extents))
-        z, y, x = np.indices(extents[::-1], dtype=np.int64).reshape(3, -1)
-        self._known: dict[str, Values] = {
-            v.name: a for v, a in zip(launch.thread_vars, (x, y, z), strict=False)
-        }
-        self._parting = {v.name for v, n in zip(launch.thread_vars, extents, strict=False) if n > 1}
-        self._lets: dict[str, Expr] = {}
-        for stmt in statements(launch.body):
-            if isinstance(stmt, Let):
-                self._lets[stmt.var.name] = stmt.value
-            elif isinstance(stmt, Collective) and stmt.fn == "elect":
-                size = stmt.params[0] or self.count
-                self._known[stmt.result.name] = (np.arange(self.count) % size == 0).astype(np.int64)
-                self._parting.add(stmt.result.name)
-
-    def values(self, e: Expr) -> Values | None:
-        """The value of an integer expression in every thread; None where that is not known."""
-        match e:
-            case Const() if not e.dtype.is_float:
-                found = np.full(self.count, int(e.value), np.int64)
-            case Var() if e.name in self._lets:
-                found = self.values(self._lets[e.name])
-            case Var():
-                found = self._known.get(e.name)
-            case Binary():
-                found = self._binary(e)
-            case Unary(op=UnaryOp.NOT):
-                a = self.values(e.a)
-                found = None if a is None else (a == 0).astype(np.int64)
-            case Cast() if e.type.is_integer and e.a.dtype.is_integer and e.type.bits >= 32:
-                found = self.values(e.a)
-            case Select():
-                c, t, f = (self.values(p) for p in (e.cond, e.t, e.f))
-                found = None if c is None or t is None or f is None else np.where(c != 0, t, f)
-            case _:
-                found = None
-        return found
-
-    def _binary(self, e: Binary) -> Values | None:
-        a, b = self.values(e.a), self.values(e.b)
-        if e.op is BinaryOp.AND:
-            for side in (a, b):
-                if side is not None and not side.any():
-                    return side
-        if a is None or b is None or e.a.dtype.is_float:
-            return None
-        if e.op in _DIVISIONS and (b == 0).any():
-            return None
-        fn = _OPS.get(e.op)
-        if e.op in _TRUNCATED and a.min() >= 0 and b.min() > 0:
-            fn = _TRUNCATED[e.op]
-        return None if fn is None else fn(a, b).astype(np.int64)
-
-    def split(self, cond: Expr) -> Split | None:
-        """A condition as the threads that can take it, and what is left to decide; None where it
-        says nothing about threads.
-        """
-        parts = _conjuncts(cond)
-        known = [self.values(p) for p in parts]
-        truth = np.ones(self.count, np.bool_)
-        rest: Expr | None = None
-        found = False
-        for part, values in zip(parts, known, strict=True):
-            if values is None:
-                rest = part if rest is None else Binary(BinaryOp.AND, rest, part)
-            elif not values.all() or not self.uniform(part):
-                truth &= values != 0
-                found = True
-        return Split(truth, rest) if found else None
-
-    def uniform(self, e: Expr) -> bool:
-        """Whether nothing in a value names a thread."""
-        names = [n.name for n in nodes_of(e) if isinstance(n, Var)]
-        return not any(
-            n in self._parting or (n in self._lets and not self.uniform(self._lets[n]))
-            for n in names
-        )
-
-    def warps(self, truth: Truth) -> tuple[Truth, Truth]:
-        """For each warp, whether some and whether all of its threads are meant."""
-        starts = np.arange(0, self.count, WARP)
-        return np.logical_or.reduceat(truth, starts), np.logical_and.reduceat(truth, starts)
-
-    def whole(self, truth: Truth) -> bool:
-        """Whether each warp is meant as a whole or not at all."""
-        some, every = self.warps(truth)
-        return bool((some == every).all())
+# -- division into agents --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -283,10 +152,13 @@ class Split:
     rest: Expr | None
 
 
-def _conjuncts(e: Expr) -> list[Expr]:
-    if isinstance(e, Binary) and e.op is BinaryOp.AND:
-        return [*_conjuncts(e.a), *_conjuncts(e.b)]
-    return [e]
+def split(threads: Threads, cond: Expr, among: Truth) -> Split | None:
+    """A condition among some threads; None where it says nothing about who they are."""
+    taken = threads.can(cond) & among
+    rest = threads.left(cond, taken)
+    if rest == cond and (taken == among).all():
+        return None
+    return Split(taken, None if rest == TRUE else rest)
 
 
 def registers(body: Block, threads: Threads) -> set[str]:
@@ -302,7 +174,7 @@ def registers(body: Block, threads: Threads) -> set[str]:
         for n in (stmt, *own_nodes(stmt)):
             if isinstance(n, (Load, LoadVector, Store, StoreVector)):
                 name, fragment = n.buffer.name, n.buffer.scope == "local.fragment"
-                if fragment and all(threads.uniform(i) for i in n.indices):
+                if fragment and not any(threads.names_thread(i) for i in n.indices):
                     found.add(name)
                 else:
                     shared.add(name)
@@ -311,27 +183,30 @@ def registers(body: Block, threads: Threads) -> set[str]:
     return found - shared
 
 
-# -- division into agents --------------------------------------------------------------------------
-
-
-def parted(body: Block, threads: Threads) -> dict[int, Split]:
-    """The conditions that send whole warps different ways to what they do together or wait for."""
+def parted(body: Block, threads: Threads, among: Truth | None = None) -> dict[int, Split]:
+    """The conditions that send whole warps different ways to what they do together or wait for;
+    `among` are the threads that reach the statements.
+    """
+    here = threads.everyone() if among is None else among
     found: dict[int, Split] = {}
-    for stmt in statements(body):
-        if not isinstance(stmt, If):
-            continue
-        inner = list(statements((*stmt.then, *stmt.orelse)))
-        if not any(waits(s) or of_team(s) for s in inner):
-            continue
-        split = threads.split(stmt.cond)
-        if split is not None and threads.whole(split.threads):
-            found[id(stmt)] = split
+    for stmt in body:
+        arms = [(b, here) for b in bodies(stmt)]
+        if isinstance(stmt, sync.WarpSpecialize):
+            arms = [(stmt.body, here & threads.groups(stmt))]
+        elif isinstance(stmt, If) and _divides(stmt):
+            way = split(threads, stmt.cond, here)
+            if way is not None and threads.whole(way.threads):
+                found[id(stmt)] = way
+                others = here & threads.can(stmt.cond, holds=False)
+                arms = [(stmt.then, way.threads), (stmt.orelse, others)]
+        for inner, who in arms:
+            found |= parted(inner, threads, who)
     return found
 
 
-def groups_of(stmt: sync.WarpSpecialize, threads: Threads) -> Truth:
-    """The threads of some warp groups."""
-    return np.isin(np.arange(threads.count) // GROUP, stmt.groups)
+def _divides(stmt: If) -> bool:
+    """Whether it matters to others which way a thread goes."""
+    return any(waits(s) or of_team(s) for s in statements((*stmt.then, *stmt.orelse)))
 
 
 def division(
@@ -341,22 +216,23 @@ def division(
     all conditions on threads count, not only those of threads that wait.
     """
     marks: list[Truth] = []
+    everyone = threads.everyone()
     for stmt in statements(body):
         if isinstance(stmt, sync.WarpSpecialize):
-            marks.append(threads.warps(groups_of(stmt, threads))[0])
+            marks.append(threads.warps(threads.groups(stmt))[0])
         elif id(stmt) in splits:
             marks.append(threads.warps(splits[id(stmt)].threads)[0])
             rest = splits[id(stmt)].rest
             if rest is not None and lanes.varies(rest) and _wait_inside(stmt):
                 return _every_warp(threads)
         elif _parts_at(stmt, lanes):
-            split = threads.split(stmt.cond) if isinstance(stmt, If) else None
-            if split is None:
+            way = split(threads, stmt.cond, everyone) if isinstance(stmt, If) else None
+            if way is None:
                 return _every_warp(threads)
-            marks += threads.warps(split.threads)
+            marks += threads.warps(way.threads)
         elif apart and isinstance(stmt, If):
-            split = threads.split(stmt.cond)
-            marks += [] if split is None else threads.warps(split.threads)
+            way = split(threads, stmt.cond, everyone)
+            marks += [] if way is None else threads.warps(way.threads)
     if not marks:
         return [threads.count]
     rows = np.stack(marks)

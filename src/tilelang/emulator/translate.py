@@ -66,6 +66,7 @@ from tilelang.ir.tile import (
     View,
     While,
 )
+from tilelang.passes.check.threads import extents_of
 from tilelang.scopes import Dialect, Memory
 
 _RESERVED = {
@@ -358,7 +359,7 @@ def _launch(u: Unit, stmt: Launch) -> None:
         u.define(var, Val("", var.dtype, low=0, high=max(extent.high - 1, 0)))
     name = u.w.fresh("kernel")
     outer = u.domain, u.lanes, u.frames
-    extents = _extents(u, stmt)
+    extents = extents_of(stmt, u.dialect)
     waits.enter(u, stmt, extents)
     params = [u.w.name(v.name) for v in stmt.vars] + (["agent"] if u.agents else [])
     crew = ""
@@ -397,12 +398,6 @@ def _look_at_end(u: Unit, stmt: Launch) -> None:
         return
     with u.w.block("if agent.last:"):
         hook(u, stmt)
-
-
-def _extents(u: Unit, stmt: Launch) -> tuple[int, ...]:
-    """The threads of a block along x, y and z."""
-    default = 128 if u.dialect is Dialect.COMMON else 1
-    return (*(stmt.threads or (default,)), 1, 1)[:3]
 
 
 def _threads(u: Unit, stmt: Launch, extents: tuple[int, ...]) -> None:

@@ -17,10 +17,8 @@ from tilelang.emulator.conflicts import Finder, Ledger
 from tilelang.emulator.lanes import Lanes, bodies, own_nodes, statements, written
 from tilelang.emulator.teams import (
     Split,
-    Threads,
     all_blocks_at_once,
     division,
-    groups_of,
     needs_agents,
     parted,
     registers,
@@ -51,6 +49,7 @@ from tilelang.ir.tile import (
     TileOp,
     While,
 )
+from tilelang.passes.check.threads import Threads
 from tilelang.scopes import Memory, memory_of
 
 
@@ -78,7 +77,7 @@ class Ways:
 
 def enter(u: Unit, launch: Launch, extents: tuple[int, ...]) -> None:
     """Decide whether a launch runs as agents, and what its lanes are: `u.ways` and `u.lanes`."""
-    threads = Threads(launch, extents)
+    threads = Threads(launch, extents, statements(launch.body))
     seeds = [v.name for v, n in zip(launch.thread_vars, extents, strict=False) if n != 1]
     own = registers(launch.body, threads)
 
@@ -115,7 +114,7 @@ def _of_several_teams(u: Unit, launch: Launch) -> set[str]:
                 users.setdefault(name, set()).add(team)
             split = ways.splits.get(id(stmt))
             if isinstance(stmt, sync.WarpSpecialize):
-                inner = [(stmt.body, ways.chosen(groups_of(stmt, ways.threads)))]
+                inner = [(stmt.body, ways.chosen(ways.threads.groups(stmt)))]
             elif isinstance(stmt, If) and split is not None:
                 taken = ways.chosen(split.threads)
                 others = tuple(k for k in team if k not in taken)
@@ -450,7 +449,7 @@ def _specialize(u: Unit, stmt: sync.WarpSpecialize) -> None:
             expected="a place that all threads of the block reach",
             help="move it out of the condition",
         )
-    taken = ways.chosen(groups_of(stmt, ways.threads))
+    taken = ways.chosen(ways.threads.groups(stmt))
     if not taken:
         return
     before = ways.ledger.copy()

@@ -121,6 +121,8 @@ class _Evaluation:
         a, b = self.of(e.a), self.of(e.b)
         if e.op in _DIVIDES and not np.all(b):
             raise UnknownValueError
+        if e.op in _SHIFTS and (np.min(b) < 0 or np.max(b) >= e.dtype.bits):
+            raise UnknownValueError
         rule = _BINARY.get(e.op)
         if rule is None:
             raise UnknownValueError
@@ -161,6 +163,7 @@ _UNARY: dict[UnaryOp, Callable[[Any], Any]] = {
     UnaryOp.NOT: lambda a: 1 - a,
 }
 _DIVIDES = frozenset({BinaryOp.FLOORDIV, BinaryOp.FLOORMOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD})
+_SHIFTS = frozenset({BinaryOp.SHL, BinaryOp.SHR})
 _BINARY: dict[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.ADD: lambda a, b: a + b,
     BinaryOp.SUB: lambda a, b: a - b,
@@ -174,6 +177,11 @@ _BINARY: dict[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.BITAND: lambda a, b: a & b,
     BinaryOp.BITOR: lambda a, b: a | b,
     BinaryOp.BITXOR: lambda a, b: a ^ b,
+    BinaryOp.SHL: lambda a, b: a << b,
+    BinaryOp.SHR: lambda a, b: a >> b,
+    BinaryOp.BITXOR: lambda a, b: a ^ b,
+    BinaryOp.SHL: lambda a, b: a << b,
+    BinaryOp.SHR: lambda a, b: a >> b,
     BinaryOp.AND: lambda a, b: a & b,
     BinaryOp.OR: lambda a, b: a | b,
     BinaryOp.EQ: _compare(lambda a, b: a == b),

@@ -13,8 +13,15 @@ from functools import cached_property
 
 from tilelang.errors import Diagnostic, Loc, TileError
 from tilelang.ir.expr import AddressOf, Buffer, Expr, Var, int_value
-from tilelang.ir.special import GemmBlockScaled, GemmSparse
-from tilelang.ir.sync import AsyncCopy, AsyncGemm, CopyCluster, TmaCopy
+from tilelang.ir.special import (
+    Collective,
+    GemmBlockScaled,
+    GemmSparse,
+    ReducerFinalize,
+    ReducerInit,
+    TestElements,
+)
+from tilelang.ir.sync import AsyncCopy, AsyncGemm, CopyCluster, TmaCopy, WarpSpecialize
 from tilelang.ir.text import print_expr, snake
 from tilelang.ir.tile import (
     Alloc,
@@ -23,6 +30,7 @@ from tilelang.ir.tile import (
     Function,
     Gemm,
     Launch,
+    Parallel,
     Reduce,
     Scan,
     Stmt,
@@ -246,17 +254,32 @@ def byte_count(buffer: Buffer) -> int | None:
     return None if count is None else -(-count * buffer.dtype.lanes * buffer.dtype.bits // 8)
 
 
+_NAMES: dict[type[Stmt], str] = {
+    Parallel: "Parallel",
+    ReducerFinalize: "finalize_reducer",
+    ReducerInit: "reducer_init",
+    WarpSpecialize: "ws",
+}
+
+
 def op_name(stmt: Stmt) -> str:
     """The function of the language that a statement comes from."""
     match stmt:
         case Atomic():
-            return f"T.atomic_{stmt.op.value}"
+            name = f"atomic_{stmt.op.value}"
         case Reduce():
-            return f"T.reduce_{stmt.op.value}"
+            name = f"reduce_{stmt.op.value}"
         case Scan():
-            return f"T.{stmt.op.value}"
+            name = stmt.op.value
+        case Collective():
+            name = stmt.fn
+        case AsyncGemm():
+            name = f"{stmt.unit.value}_gemm"
+        case TestElements():
+            name = f"{stmt.quantifier.value}_of"
         case _:
-            return f"T.{snake(type(stmt).__name__)}"
+            name = _NAMES.get(type(stmt)) or snake(type(stmt).__name__)
+    return f"T.{name}"
 
 
 def listed(names: Sequence[str], word: str = "and") -> str:

@@ -80,18 +80,23 @@ class Axis:
     loop: Stmt
 
 
+class Why(enum.Enum):
+    """Why a condition is known at a statement."""
+
+    ARM = "the statement is in an arm of an if, or of a select"
+    GROUPS = "it is in a T.ws of these warp groups"
+    LEFT = "otherwise the round of the loop has ended"
+    ENDED = "otherwise the thread has returned"
+    STATED = "T.assume or an assertion says so"
+
+
 @dataclass(frozen=True)
 class Guard:
-    """A condition that holds, or does not, wherever the statement runs.
-
-    `specialised` says that it names the warp groups of a `T.ws`, which act together inside;
-    `ended` that the threads for which it is otherwise have returned.
-    """
+    """A condition that holds, or does not, wherever the statement runs."""
 
     cond: Expr
     holds: bool = True
-    specialised: bool = False
-    ended: bool = False
+    why: Why = Why.ARM
 
 
 @dataclass(frozen=True)
@@ -208,7 +213,7 @@ class _Walker:
             certain=place.certain and not isinstance(stmt, While) and not _breaks(stmt),
         )
         if isinstance(stmt, WarpSpecialize) and place.launch is not None:
-            inner = _guarded(inner, Guard(_in_groups(stmt, place.launch), specialised=True))
+            inner = _guarded(inner, Guard(_in_groups(stmt, place.launch), why=Why.GROUPS))
         for body in bodies:
             self.block(body, inner)
 
@@ -249,11 +254,11 @@ def _after(stmt: Stmt, place: Place) -> Place:
             value = expand(stmt.value, place.lets)
             return replace(place, env=env, lets={**place.lets, stmt.var: value})
         case Assume() | Assert():
-            guard = _plain(Guard(stmt.cond), place)
+            guard = _plain(Guard(stmt.cond, why=Why.STATED), place)
             return replace(place, env=env, guards=(*place.guards, guard))
         case If(orelse=()) if len(stmt.then) == 1 and isinstance(stmt.then[0], _LEAVES):
-            ended = isinstance(stmt.then[0], ThreadReturn)
-            guard = _plain(Guard(stmt.cond, holds=False, ended=ended), place)
+            why = Why.ENDED if isinstance(stmt.then[0], ThreadReturn) else Why.LEFT
+            guard = _plain(Guard(stmt.cond, holds=False, why=why), place)
             return replace(place, env=env, guards=(*place.guards, guard))
         case _:
             certain = place.certain and not _may_leave(stmt)
@@ -343,7 +348,7 @@ def touches(site: Site) -> Iterator[Touch]:
             touch,
             mins=tuple(expand(e, lets) for e in touch.mins),
             extents=tuple(expand(e, lets) for e in touch.extents),
-            guards=tuple(Guard(expand(g.cond, lets), g.holds) for g in touch.guards),
+            guards=tuple(replace(g, cond=expand(g.cond, lets)) for g in touch.guards),
             value=None if touch.value is None else expand(touch.value, lets),
         )
 
