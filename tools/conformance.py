@@ -10,8 +10,9 @@ of the chip that `--chip` names. Each program runs by itself, in its own process
     python tools/conformance.py CHECKOUT/examples --out docs/conformance.tsv
 
 With `--small`, a program that offers its sizes as arguments runs with smaller ones (`sizes.py`);
-where it does not come to a good end with them, it runs again as it is. With `--chip auto` the rules
-are those of the chip that the path names, else those of sm_90a.
+where those are refused or make it fail, it runs again as it is. With `--chip auto` the rules
+are those of the chip that the path names, else those of sm_90a. The limit counts seconds of
+processor time. With `--redo`, rows that `--out` holds already are kept but for those outcomes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -41,10 +43,13 @@ OUTCOMES = {
     "failed": "ended in another error",
     "skipped": "a test that skips itself",
 }
+# A program that uses no processor time, because it waits or shares the machine, ends after this
+# many times its limit.
+WALL = 6
 # Told apart from a fault: the program came to its end within these.
 _GOOD = ("passed", "ran", "loads", "too long", "too large", "skipped")
 # Chips by a word of the path; the first that fits counts.
-_CHIPS = {"sm100": "sm_100a", "tcgen05": "sm_100a", "sm120": "sm_120a"}
+_CHIPS = {"aws/": "sm_100a", "sm100": "sm_100a", "tcgen05": "sm_100a", "sm120": "sm_120a"}
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def run_one(path: Path, settings: Settings) -> list[Row]:
         return attempt(path, settings, "load" if settings.load else "run")
     first = attempt(path, settings, "small")
     [row] = first
-    if row.outcome in ("passed", "ran", "loads", "needs a package") or not row.sizes:
+    if row.outcome not in ("refused", "failed", "wrong") or not row.sizes:
         return first
     again = attempt(path, settings, "run")
     [given] = again
@@ -129,6 +134,7 @@ def attempt(path: Path, settings: Settings, how: str) -> list[Row]:
         "PYTHONPATH": str(ROOT / "src"),
         "OMP_NUM_THREADS": "1",
         "CONFORMANCE_MEMORY": str(settings.memory),
+        "CONFORMANCE_SECONDS": str(int(settings.limit)),
     }
     name = str(path.relative_to(settings.folder))
     ended = ""
@@ -140,11 +146,13 @@ def attempt(path: Path, settings: Settings, how: str) -> list[Row]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=settings.limit,
+            timeout=WALL * settings.limit,
             check=False,
         )
         output = done.stdout
-        ended = f"exit {done.returncode}: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"
+        if done.returncode != -signal.SIGXCPU:
+            tail = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            ended = f"exit {done.returncode}: {tail}"
     except subprocess.TimeoutExpired as exc:
         output = (exc.stdout or b"").decode(errors="replace")
     seconds = time.monotonic() - began
@@ -176,8 +184,32 @@ def read_output(row: Row, output: str, ended: str, limit: float) -> list[Row]:
     return [replace(row, outcome=outcome, reason=reason)]
 
 
-def main() -> int:
-    """Run every program and print what became of it."""
+FULL = "path\toutcome\treason\tchip\tchecks\tlowered sizes"
+
+
+def keep(out: Path, rows: list[Row], chip: str, *, full: bool) -> None:
+    """Write the rows to a file."""
+    rules = "the chip named" if chip == "auto" else chip
+    columns = FULL if full else "path\toutcome\treason"
+    head = [f"# {len(rows)} programs under the rules of {rules}", columns]
+    out.write_text("\n".join([*head, *(r.line(full=full) for r in rows)]) + "\n")
+
+
+def kept(out: Path, redo: list[str]) -> dict[str, Row]:
+    """The rows of a file of `keep`, by path, but for the outcomes that are to be tried again."""
+    lines = out.read_text().splitlines() if out.exists() else []
+    if FULL not in lines[:2]:
+        return {}
+    found: dict[str, Row] = {}
+    for line in lines[2:]:
+        path, outcome, reason, chip, checks, sizes = line.split("\t")
+        if outcome not in redo:
+            found[path] = Row(path, outcome, reason, 0, chip, sizes, int(checks))
+    return found
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path, help="programs to run, for example CHECKOUT/examples")
     parser.add_argument("--only", default="", help="run files whose path contains this")
@@ -191,7 +223,13 @@ def main() -> int:
     parser.add_argument("--memory", type=int, default=8, help="GiB for each file, 0 for no bound")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, help="keep the lines here")
-    given = parser.parse_args()
+    parser.add_argument("--redo", help="outcomes, by commas, to try again; keep the other rows")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run every program and print what became of it."""
+    given = parse()
     folder: Path = given.folder.resolve()
     skip = [s for s in given.skip.split(",") if s]
     chosen = [
@@ -201,24 +239,25 @@ def main() -> int:
         if given.only in name and not any(s in name for s in skip)
     ]
     settings = Settings(folder, given.chip, given.limit, given.memory, given.small, given.load)
+    done = kept(given.out, given.redo.split(",")) if given.out and given.redo is not None else {}
     rows: list[Row] = []
+
+    def run(path: Path) -> list[Row]:
+        known = done.get(str(path.relative_to(folder)))
+        return [known] if known is not None else run_one(path, settings)
+
     with ThreadPoolExecutor(given.jobs) as pool:
-        work = [pool.submit(run_one, p, settings) for p in chosen]
-        for job in work:
+        for job in [pool.submit(run, p) for p in chosen]:
             for row in job.result():
                 rows.append(row)
                 print(
                     f"{row.outcome:16} {row.seconds:6.1f} s  {row.path}  {row.reason}", flush=True
                 )
+            if given.out is not None:
+                keep(given.out, rows, given.chip, full=given.small)
     counts = Counter(r.outcome for r in rows)
     for outcome, meaning in OUTCOMES.items():
         print(f"{counts[outcome]:5}  {outcome}: {meaning}")
-    if given.out is not None:
-        full = not given.load and any(r.chip for r in rows if "::" not in r.path)
-        columns = "path\toutcome\treason" + ("\tchip\tchecks\tlowered sizes" if full else "")
-        rules = "the chip named" if given.chip == "auto" else given.chip
-        head = [f"# {len(rows)} programs under the rules of {rules}", columns]
-        given.out.write_text("\n".join([*head, *(r.line(full=full) for r in rows)]) + "\n")
     return 0 if all(r.outcome in _GOOD for r in rows) else 1
 
 

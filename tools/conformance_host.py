@@ -182,6 +182,9 @@ def main() -> None:
     """Run the program named on the command line."""
     path, chip, how = sys.argv[1:4]
     memory = int(os.environ.get("CONFORMANCE_MEMORY", "0")) << 30
+    seconds = int(os.environ.get("CONFORMANCE_SECONDS", "0"))
+    if seconds:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     if memory:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     warnings.filterwarnings("ignore")
