@@ -118,7 +118,8 @@ class Record:
 class Accesses:
     """What all accesses share: where buffers lie, and what loops around have settled.
 
-    `assumed` are conditions that hold here; of `outside` at least one does not.
+    `assumed` are conditions that hold here; of `outside` at least one does not. With `checked`,
+    assertions check what is not proved of accesses on chip.
     """
 
     places: dict[str, Place]
@@ -127,6 +128,7 @@ class Accesses:
     outside: frozenset[Expr] = frozenset()
     records: list[Record] = field(default_factory=list["Record"])
     depth: int = 0
+    checked: bool = True
 
     def begin(self, env: Env) -> Access:
         """The accesses of one statement."""
@@ -484,7 +486,7 @@ class Access:
 
     def require(self, at: Place, conditions: tuple[Expr, ...], path: Expr | None) -> None:
         """Conditions that an assertion checks before the statement."""
-        if not conditions:
+        if not conditions or not self.shared.checked:
             return
         conditional = self.shared.depth > 0 or path is not None
         self.shared.records.append(Record(conditions, True, conditional))

@@ -9,8 +9,9 @@ part where all of them hold and the edges (`passes/split_loops.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tilelang.dtypes import DType, const_value
 from tilelang.errors import error
@@ -26,6 +27,9 @@ from tilelang.ir.expr import (
     Buffer,
     Const,
     Expr,
+    Load,
+    LoadVector,
+    Region,
     Var,
     const,
     int_value,
@@ -63,6 +67,7 @@ from tilelang.ir.tile import (
     If,
     Launch,
     Let,
+    LoopKind,
     Print,
     Stmt,
     Store,
@@ -74,6 +79,7 @@ from tilelang.ir.tile import (
 from tilelang.isa.target import Target
 from tilelang.passes.accesses import Accesses, Place, wide_size
 from tilelang.passes.build import Names, as_type, compare, minus, plus, serial, times, unsupported
+from tilelang.passes.issue import Issue, Span
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -81,6 +87,9 @@ MOST = (1 << 31) - (1 << 16)
 """The largest size that launch may bind to a 32-bit name: an index of a tile that begins inside
 does not overflow then.
 """
+
+PARAMETER_ALIGN = 16
+"""Bytes: the widest access of a thread of a GPU. A launch with another address is not made."""
 
 ON_CHIP_ALIGN = 64
 """Bytes: a cache line, and the widest vector register."""
@@ -92,11 +101,23 @@ def lower_memory(fn: Function, target: Target) -> Program:
     return _Lowering(fn).program()
 
 
+def lower_thread_memory(fn: Function, target: Target) -> Program:
+    """The same for what one of many threads does.
+
+    The threads stay, fragments are register arrays, and accesses on chip are not checked: what is
+    not proved wrong is left to the dynamic check, as a check by every thread would cost too much.
+    """
+    del target
+    return _Lowering(fn, many=True).program()
+
+
 class _Lowering:
     """One function."""
 
-    def __init__(self, fn: Function) -> None:
+    def __init__(self, fn: Function, *, many: bool = False) -> None:
         self.fn = fn
+        self.many = many
+        self.static = _statically_indexed(fn) if many else set[str]()
         self.names = Names(fn)
         self.dialect = Dialect(fn.dialect)
         self.places: dict[str, Place] = {}
@@ -109,7 +130,7 @@ class _Lowering:
             for e in p.buffer.strides or ()
             for n in e.walk()
         }
-        self.acc = Accesses(self.places, self.names)
+        self.acc = Accesses(self.places, self.names, checked=not many)
         self.split = Splitter(self.acc, self.names, self.block)
 
     # Host level ----------------------------------------------------------------------------------
@@ -122,7 +143,8 @@ class _Lowering:
                 params.append(Argument(p.name, var=p.var, pointer=p.pointer, loc=p.loc))
                 continue
             b = p.buffer
-            array = Array(b.name, b.dtype.base, _size(b), loc=p.loc)
+            align = PARAMETER_ALIGN if self.many and not p.pointer else 0
+            array = Array(b.name, b.dtype.base, _size(b), align=align, loc=p.loc)
             self.places[b.name] = self.placed(b, array)
             params.append(
                 Argument(
@@ -179,7 +201,10 @@ class _Lowering:
         """One launch, with the workspaces that it allocates before it."""
         self.annotated(stmt.body)
         inside = env.enter_launch(stmt)
-        zeros: dict[str, Expr] = {v.name: Const(0, v.type) for v in stmt.thread_vars}
+        block, thread_vars = self.threads(stmt)
+        zeros: dict[str, Expr] = {
+            v.name: Const(0, v.type) for v in stmt.thread_vars if v not in thread_vars
+        }
         body = tuple(substituted(s, zeros) for s in stmt.body)
         workspaces = [
             s for s in _statements(body) if isinstance(s, Alloc) and self.is_global(s.buffer)
@@ -191,14 +216,27 @@ class _Lowering:
             self.names.name(f"{self.fn.name}_kernel"),
             (),
             grid,
-            (1,),
+            block,
             stmt.vars,
-            (),
+            thread_vars,
             lowered,
+            cluster=stmt.cluster if self.many else (),
             loc=stmt.loc,
         )
         order = [p.name for p in self.fn.params] + [v.name for v in self.fn.dynamic]
         return (*before, kernel.with_(params=captured(kernel, order)))
+
+    def threads(self, stmt: Launch) -> tuple[tuple[int, ...], tuple[Var, ...]]:
+        """The threads of a block, and the indices that name them."""
+        if not self.many:
+            return (1,), ()
+        block = stmt.threads or (1,)
+        while len(block) > 1 and block[-1] == 1:
+            block = block[:-1]
+        named = tuple(
+            v for v, n in zip(stmt.thread_vars, block, strict=False) if n > 1 or len(block) > 1
+        )
+        return block, named
 
     def annotated(self, body: Block) -> None:
         """Take in the safe values that the author gave."""
@@ -242,6 +280,8 @@ class _Lowering:
                 made = self.make_tensor(stmt, env)
             case Launch():
                 made = self.launch(stmt, env)
+            case For() if self.many:
+                made = self.loop(stmt, env)
             case For():
                 made = self.split.loop(stmt, env)
             case If():
@@ -272,11 +312,25 @@ class _Lowering:
                 made = x.atomic(stmt)
             case Gemm():
                 made = self.gemm(stmt, env)
+            case Issue():
+                made = self.issue(stmt, env)
             case Break() | Continue() | ThreadReturn():
                 made = (stmt,)
             case _:
                 raise unsupported(stmt, _title(stmt))
         return (*x.assertions(stmt.loc), *made)
+
+    def loop(self, stmt: For, env: Env) -> Block:
+        """A loop as it is: its guards may differ between threads, its rounds must not."""
+        x = self.acc.begin(env)
+        start, stop = (simplify(x.expr(e), env) for e in (stmt.start, stmt.stop))
+        step = None if stmt.step is None else x.expr(stmt.step)
+        checks = x.assertions(stmt.loc)
+        made = stmt.with_(start=start, stop=stop, step=step)
+        first, last = int_value(start), int_value(stop)
+        if first is not None and last is not None and step is None and first >= last:
+            return checks
+        return (*checks, made.with_(body=self.block(stmt.body, env.enter_for(made))))
 
     def branch(self, stmt: If, env: Env) -> Block:
         """A condition."""
@@ -331,6 +385,8 @@ class _Lowering:
             )
         space = self.space(memory, b, count)
         align = ON_CHIP_ALIGN if space is Space.SHARED else 0
+        if self.many and align:
+            align = self.shared_align(count * b.dtype.bytes)
         array = Array(b.name, b.dtype.base, const(count), space=space, align=align)
         self.places[b.name] = self.placed(b, array)
         init = stmt.init
@@ -352,11 +408,19 @@ class _Lowering:
         """Where a buffer on chip goes: variables to registers, small arrays of a thread to its
         stack, the rest to the arena of the block.
         """
+        if self.many and (memory is Memory.FRAGMENT or b.name in self.static):
+            return Space.REGISTER
         if memory not in (Memory.LOCAL, Memory.VAR):
             return Space.SHARED
         if count == 1 and b.name not in self.addressed:
             return Space.REGISTER
-        return Space.LOCAL if count * b.dtype.bytes <= 4096 else Space.SHARED
+        return Space.LOCAL if self.many or count * b.dtype.bytes <= 4096 else Space.SHARED
+
+    def shared_align(self, size: int) -> int:
+        """The alignment of a shared array: that of the widest access that it is large enough for;
+        tiles begin where a swizzle of 128 bytes begins.
+        """
+        return 1024 if size >= 1024 else 16
 
     def view(self, stmt: View, env: Env) -> Block:
         """A second name: the same array where the element size is the same, else one at an
@@ -456,6 +520,24 @@ class _Lowering:
         )
         return (*checks, product)
 
+    def issue(self, stmt: Issue, env: Env) -> Block:
+        """An instruction that a pass has chosen."""
+        x = self.acc.begin(env)
+
+        def operand(node: Region | Span | Expr) -> Slot | Expr:
+            if isinstance(node, Span):
+                return Slot(self.places[node.buffer.name].array, x.expr(node.index), node.count)
+            if isinstance(node, Region):
+                at = self.places[node.buffer.name]
+                count = math.prod(int_value(e) or 0 for e in node.extents)
+                return Slot(at.array, x.region(at, node.mins, node.extents), count)
+            return x.expr(node)
+
+        outs = tuple(cast("Slot", operand(o)) for o in stmt.outs)
+        ins = tuple(operand(o) for o in stmt.ins)
+        made = Instr(stmt.row, outs, ins, results=stmt.results, imm=stmt.imm, loc=stmt.loc)
+        return (*x.assertions(stmt.loc), made)
+
     def print_(self, stmt: Print, env: Env) -> Block:
         """A value, or every element of a buffer."""
         x = self.acc.begin(env)
@@ -511,6 +593,34 @@ def _statements(body: Block) -> Iterator[Stmt]:
         for child in stmt.children():
             if isinstance(child, Stmt):
                 yield from _statements((child,))
+
+
+def _statically_indexed(fn: Function) -> set[str]:
+    """Arrays of a thread whose indices are known after unrolling."""
+    found: set[str] = set()
+    bad: set[str] = set()
+
+    def look(node: Node, known: frozenset[Var]) -> None:
+        if isinstance(node, (Load, LoadVector, Store, StoreVector)):
+            found.add(node.buffer.name)
+            static = isinstance(node, (Load, Store)) and all(
+                n in known if isinstance(n, Var) else not isinstance(n, Load)
+                for i in node.indices
+                for n in i.walk()
+            )
+            if not static:
+                bad.add(node.buffer.name)
+        elif isinstance(node, (AddressOf, View, Region, Print)):
+            bad.update(n.name for n in node.children() if isinstance(n, Buffer))
+        inside = known
+        if isinstance(node, For) and node.kind is not LoopKind.SERIAL:
+            inside = known | {node.var}
+        for child in node.children():
+            look(child, inside)
+
+    for stmt in fn.body:
+        look(stmt, frozenset())
+    return found - bad
 
 
 def _addressed(fn: Function) -> set[str]:

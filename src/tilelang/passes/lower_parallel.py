@@ -51,7 +51,7 @@ def lower_parallel(fn: Function, target: Target) -> Function:
             return None
         body, apart = stmt.body, True
         if any(int_value(extent) != 1 for extent in stmt.extents):
-            body, apart = _own_variables(stmt, names, roots, dialect)
+            body, apart = own_variables(stmt, names, roots, dialect)
         for k, (var, extent) in reversed(
             list(enumerate(zip(stmt.vars, stmt.extents, strict=True)))
         ):
@@ -95,7 +95,7 @@ def statements(body: Block) -> Iterator[Stmt]:
 # Variables of iterations -------------------------------------------------------------------------
 
 
-def _own_variables(
+def own_variables(
     loop: Parallel, names: Names, roots: dict[str, str], dialect: Dialect
 ) -> tuple[Block, bool]:
     """The body, with instances of its own of the variables from outside that it sets; False if an

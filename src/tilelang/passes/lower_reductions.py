@@ -85,7 +85,7 @@ def lower_reductions(fn: Function, target: Target) -> Function:
     def one(stmt: Stmt) -> Block | None:
         if isinstance(stmt, Reduce):
             return _reduce(stmt, names, roots)
-        return _scan(stmt, names, roots) if isinstance(stmt, Scan) else None
+        return expand_scan(stmt, names, roots) if isinstance(stmt, Scan) else None
 
     return map_launches(fn, lambda body: map_statements(body, one))
 
@@ -368,7 +368,7 @@ class _Job:
 # Scans -------------------------------------------------------------------------------------------
 
 
-def _scan(stmt: Scan, names: Names, roots: dict[str, str]) -> Block:
+def expand_scan(stmt: Scan, names: Names, roots: dict[str, str]) -> Block:
     src, dst = stmt.src, stmt.dst
     before: Block = ()
     if not apart(src, dst, roots):

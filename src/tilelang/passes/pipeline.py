@@ -19,12 +19,15 @@ from tilelang.passes.canonicalize import canonicalize
 from tilelang.passes.lower_copies import lower_copies
 from tilelang.passes.lower_gemm import lower_gemm
 from tilelang.passes.lower_mbarriers import lower_mbarriers
-from tilelang.passes.lower_memory import lower_memory
+from tilelang.passes.lower_memory import lower_memory, lower_thread_memory
 from tilelang.passes.lower_parallel import lower_parallel
 from tilelang.passes.lower_products import lower_products
 from tilelang.passes.lower_reducers import lower_reducers, lower_tests
 from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.plan_memory import plan_memory
+from tilelang.passes.simt.plain_tiles import plain_tiles
+from tilelang.passes.simt.spread_threads import spread_threads
+from tilelang.passes.simt.synchronize import synchronize
 from tilelang.passes.split_grid import split_grid
 from tilelang.passes.split_threads import split_threads
 from tilelang.passes.widen_arithmetic import widen_arithmetic
@@ -54,7 +57,20 @@ ONE_THREAD: tuple[Pass, ...] = (
 )
 """For a machine on which one thread runs a block."""
 
-PIPELINES: Mapping[BackendName, tuple[Pass, ...]] = {"cpu": ONE_THREAD}
+MANY_THREADS: tuple[Pass, ...] = (
+    canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
+    lower_products,  # sparse and scaled products and patches are plain products and loops
+    lower_reducers,  # reducers are buffers; contributions are left
+    plain_tiles,  # of tiles, only parallel nests, reductions and products of whole fragments
+    spread_threads,  # what one thread does; fragments are registers; no barriers but the author's
+    widen_arithmetic,  # operators work on float32, float64 and whole bytes
+    lower_thread_memory,  # the thread stage: flat arrays, guards, kernels
+    plan_memory,  # every shared array has its place
+    synchronize,  # threads meet before they use what others have written
+)
+"""For a machine on which many threads run a block."""
+
+PIPELINES: Mapping[BackendName, tuple[Pass, ...]] = {"cpu": ONE_THREAD, "cuda": MANY_THREADS}
 """The passes for the hardware of each kind of target."""
 
 

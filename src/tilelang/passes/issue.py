@@ -1,0 +1,31 @@
+"""Instructions of the machine in a program of the tile stage.
+
+What enters: passes that have chosen an instruction by the name of its row, on regions of buffers.
+What leaves: `Issue` statements, which `lower_memory` turns into `Instr`s on flat arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.ir.expr import Buffer, Expr, Region, Var
+from tilelang.ir.node import Effect, Node, attr, binds, operand
+from tilelang.ir.tile import Stmt
+
+
+class Span(Node):
+    """`count` neighbouring elements of a flat buffer (of one axis), from `index` on."""
+
+    buffer: Buffer = operand()
+    index: Expr = operand()
+    count: int = attr()
+
+
+class Issue(Stmt):
+    """One instruction by the name of its row; operands as of `ir.thread.Instr`."""
+
+    row: str = attr()
+    outs: tuple[Region | Span, ...] = operand(effect=Effect.UPDATE)
+    ins: tuple[Region | Span | Expr, ...] = operand(effect=Effect.READ)
+    results: tuple[Var, ...] = binds(default=())
+    imm: tuple[tuple[str, Any], ...] = attr(default=())

@@ -1,0 +1,340 @@
+"""Which threads hold which elements of each fragment.
+
+What enters: a launch whose tile operations are parallel nests, reductions and products of whole
+fragments. What leaves: a `Spread` for each fragment, or a reason why it lies in shared memory.
+
+Rules, in order of priority: a product dictates the layout of its fragments; a layout that is known
+goes on through nests (the nest takes the layout of a fragment that all its axes walk, the others
+follow) and through reductions (the result is what is left of the source); what is then still free
+takes the coalesced default, the largest fragment first. A later rule never changes what an earlier
+one has said. Where two uses do not agree, the nest goes through shared memory, so no choice here
+can make a program wrong; `spread.broken` is the validator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilelang.errors import InternalError
+from tilelang.ir.expr import AddressOf, Buffer, Expr, Load, LoadVector, Region, Var, int_value
+from tilelang.ir.node import Node
+from tilelang.ir.tile import (
+    Alloc,
+    Atomic,
+    Block,
+    Gemm,
+    Parallel,
+    Print,
+    Reduce,
+    Stmt,
+    Store,
+    StoreVector,
+    View,
+)
+from tilelang.layout.spread import Spread, broken, coalesced, replicated
+from tilelang.passes.lower_parallel import own_nodes, statements
+from tilelang.passes.simt.launch import Threads, static_shape
+
+Axes = tuple[int | None, ...]
+"""For each axis of a buffer, the axis of the nest that walks it; None where the index is 0."""
+
+SMALL = 32
+"""A fragment that code outside of nests reads is held by every thread up to this many elements."""
+
+
+@dataclass
+class Layouts:
+    """The result: a layout for each fragment in registers, and why others are in shared memory."""
+
+    of: dict[str, Spread] = field(default_factory=dict[str, Spread])
+    demoted: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class Use:
+    """An access to a fragment in a nest. `axes` is None where indices are computed."""
+
+    buffer: Buffer
+    axes: Axes | None
+    writes: bool
+
+
+@dataclass
+class Nest:
+    """A parallel nest of constant extents, and the fragments that it uses."""
+
+    stmt: Parallel
+    extents: tuple[int, ...] | None
+    uses: list[Use]
+    vector: int
+
+
+Wanted = Mapping[str, Spread]
+
+
+def infer_layouts(threads: Threads, body: Block, wanted: Wanted) -> Layouts:
+    """The layouts of all fragments; `wanted` are those that products dictate."""
+    job = _Inference(threads, body)
+    job.demote()
+    for name, spread in wanted.items():
+        job.settle(name, spread)
+    job.solve()
+    for name, spread in job.found.of.items():
+        faults = list(broken(spread))
+        if faults:
+            raise InternalError(f"the layout of {name}: {'; '.join(faults)}")
+    return job.found
+
+
+class _Inference:
+    """One launch."""
+
+    def __init__(self, threads: Threads, body: Block) -> None:
+        self.t = threads
+        self.body = body
+        self.found = Layouts()
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.nests: list[Nest] = []
+        self.reduces: list[Reduce] = []
+        self.vectors: dict[str, int] = {}
+        for stmt in statements(body):
+            if isinstance(stmt, Alloc) and threads.is_fragment(stmt.buffer):
+                self.buffers[stmt.buffer.name] = stmt.buffer
+        self.collect()
+
+    # What there is -------------------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """The nests and reductions, and how wide the accesses of each fragment's nests may be."""
+        for stmt in statements(self.body):
+            if isinstance(stmt, Parallel):
+                nest = nest_of(stmt, self.t)
+                self.nests.append(nest)
+                for use in nest.uses:
+                    seen = self.vectors.get(use.buffer.name)
+                    width = nest.vector or 1
+                    self.vectors[use.buffer.name] = width if seen is None else min(seen, width)
+            elif isinstance(stmt, Reduce):
+                self.reduces.append(stmt)
+
+    def demote(self) -> None:
+        """Fragments that registers cannot serve lie in shared memory."""
+        for name, buffer in self.buffers.items():
+            shape = static_shape(buffer)
+            if shape is None:
+                self.found.demoted[name] = "its size is known at run time only"
+            elif buffer.dtype.is_subbyte or buffer.dtype.is_vector:
+                self.found.demoted[name] = f"its elements are {buffer.dtype}"
+            else:
+                self.shapes[name] = shape
+        for name, why in self.odd_uses():
+            if name in self.buffers and name not in self.found.demoted:
+                self.found.demoted[name] = why
+                self.shapes.pop(name, None)
+
+    def odd_uses(self) -> Iterator[tuple[str, str]]:
+        """Fragments that are used as no fragment can be, with the reason."""
+        for stmt in statements(self.body):
+            if isinstance(stmt, View):
+                yield stmt.source.name, "another view of it exists"
+            elif isinstance(stmt, Print) and isinstance(stmt.value, Buffer):
+                yield stmt.value.name, "it is printed"
+            elif isinstance(stmt, StoreVector):
+                yield stmt.buffer.name, "vectors are written to it"
+            elif isinstance(stmt, Atomic):
+                yield stmt.dst.buffer.name, "it is updated atomically"
+            if isinstance(stmt, (Reduce, Gemm)):
+                continue
+            for node in own_nodes(stmt):
+                if isinstance(node, AddressOf):
+                    yield node.buffer.name, "its address is taken"
+                elif isinstance(node, LoadVector):
+                    yield node.buffer.name, "vectors are read from it"
+        yield from self.outside_nests(self.body)
+
+    def outside_nests(self, body: Block) -> Iterator[tuple[str, str]]:
+        """Fragments that code of the whole block touches one element at a time."""
+        for stmt in outside(body):
+            touched: list[tuple[Buffer, Sequence[Expr]]] = [
+                (n.buffer, n.indices) for n in own_nodes(stmt) if isinstance(n, Load)
+            ]
+            if isinstance(stmt, Store):
+                touched.append((stmt.buffer, stmt.indices))
+            for buffer, indices in touched:
+                if not self.t.is_fragment(buffer):
+                    continue
+                shape = static_shape(buffer) or ()
+                if all(int_value(i) is not None for i in indices) and math.prod(shape) <= SMALL:
+                    if buffer.name not in self.found.demoted:
+                        self.found.of[buffer.name] = replicated(shape, self.t.count)
+                else:
+                    yield buffer.name, "code outside of T.Parallel reads or writes single elements"
+
+    # Rules ---------------------------------------------------------------------------------------
+
+    def settle(self, name: str, spread: Spread) -> bool:
+        """Give a fragment its layout, unless it has one or lies in shared memory."""
+        if name in self.found.of or name not in self.shapes:
+            return False
+        self.found.of[name] = spread
+        return True
+
+    def solve(self) -> None:
+        """Layouts go on from those that are known; what stays free takes the default."""
+        while True:
+            while any(
+                [*(self.through_nest(n) for n in self.nests), *map(self.reduced, self.reduces)]
+            ):
+                pass
+            free = [n for n in self.shapes if n not in self.found.of]
+            if not free:
+                return
+            name = max(free, key=lambda n: math.prod(self.shapes[n]))
+            vector = self.vectors.get(name, 1)
+            self.settle(name, coalesced(self.shapes[name], self.t.count, vector))
+
+    def through_nest(self, nest: Nest) -> bool:
+        """Fragments follow the layout of the nest."""
+        spread = nest_spread(nest, self.found, self.t.count, default=False)
+        if spread is None:
+            return False
+        changed = False
+        for use in nest.uses:
+            shape = self.shapes.get(use.buffer.name)
+            if shape is None or use.axes is None or use.buffer.name in self.found.of:
+                continue
+            if not fits(use.axes, shape, spread.shape):
+                continue
+            changed |= self.settle(use.buffer.name, spread.through(use.axes, shape))
+        return changed
+
+    def reduced(self, stmt: Reduce) -> bool:
+        """The result of a reduction is held where its elements were."""
+        spread = self.found.of.get(stmt.src.buffer.name)
+        shape = self.shapes.get(stmt.dst.buffer.name)
+        if spread is None or shape is None:
+            return False
+        return self.settle(stmt.dst.buffer.name, reduced_spread(spread, stmt.dim, shape))
+
+
+def reduced_spread(spread: Spread, dim: int, shape: tuple[int, ...]) -> Spread:
+    """The layout of a result of `shape` (with the reduced axis of extent 1, or without it)."""
+    axis = dim % len(spread.shape)
+    axes: list[int | None] = [k for k in range(len(spread.shape)) if k != axis]
+    if len(shape) == len(spread.shape):
+        axes.insert(axis, None)
+    if len(shape) != len(axes):
+        axes = [None] * len(shape)
+    return spread.through(axes, shape)
+
+
+def outside(body: Block) -> Iterator[Stmt]:
+    """The statements that are not inside a nest, an operation on tiles left out."""
+    for stmt in body:
+        if isinstance(stmt, Parallel):
+            continue
+        if not isinstance(stmt, (Reduce, Gemm)):
+            yield stmt
+        for child in stmt.children():
+            if isinstance(child, Stmt):
+                yield from outside((child,))
+
+
+# Nests -------------------------------------------------------------------------------------------
+
+
+def nest_of(stmt: Parallel, t: Threads) -> Nest:
+    """A nest, and the fragments that it uses."""
+    extents = [int_value(e) for e in stmt.extents]
+    uses: dict[tuple[str, Axes | None, bool], Use] = {}
+    bits: list[int] = []
+    for node, writes in accesses(stmt.body):
+        buffer: Buffer = node.buffer
+        if not t.is_fragment(buffer):
+            if not t.is_private(buffer):
+                bits.append(buffer.dtype.bits)
+            continue
+        axes = walked(node.indices, stmt.vars) if isinstance(node, (Load, Store)) else None
+        uses.setdefault((buffer.name, axes, writes), Use(buffer, axes, writes))
+    vector = 128 // min(bits) if bits else 0
+    known = None if any(n is None for n in extents) else tuple(n or 0 for n in extents)
+    if not bits:
+        own = [u.buffer.dtype.bits for u in uses.values()]
+        vector = max(1, 128 // max(own)) if own else 4
+    return Nest(stmt, known, list(uses.values()), max(1, min(vector, 16)))
+
+
+def accesses(
+    body: Block,
+) -> Iterator[tuple[Load | LoadVector | Store | StoreVector | Region, bool]]:
+    """Every access to a buffer in statements, and whether it writes."""
+    for stmt in statements(body):
+        if isinstance(stmt, (Store, StoreVector)):
+            yield stmt, True
+        elif isinstance(stmt, Atomic):
+            yield stmt.dst, True
+        for node in own_nodes(stmt):
+            if isinstance(node, (Load, LoadVector)):
+                yield node, False
+
+
+def walked(indices: Sequence[Expr], variables: Sequence[Var]) -> Axes | None:
+    """Which variable walks each index, if each is a variable of its own or 0."""
+    out: list[int | None] = []
+    for i in indices:
+        if isinstance(i, Var) and i in variables:
+            out.append(variables.index(i))
+        elif int_value(i) == 0:
+            out.append(None)
+        else:
+            return None
+    real = [a for a in out if a is not None]
+    return tuple(out) if len(set(real)) == len(real) else None
+
+
+def fits(axes: Axes, shape: tuple[int, ...], nest: tuple[int, ...]) -> bool:
+    """Whether a nest walks an array from end to end, axes of extent 1 left out."""
+    return all(n == (1 if a is None else nest[a]) for a, n in zip(axes, shape, strict=True))
+
+
+def nest_spread(nest: Nest, found: Layouts, threads: int, *, default: bool) -> Spread | None:
+    """How the iterations of a nest lie among the threads: as the elements of the fragment that it
+    walks with all axes, what is written first; else, with `default`, coalesced.
+    """
+    if nest.extents is None:
+        return None
+    for use in sorted(nest.uses, key=lambda u: not u.writes):
+        spread = found.of.get(use.buffer.name)
+        if spread is None or use.axes is None or not fits(use.axes, spread.shape, nest.extents):
+            continue
+        there = {a: k for k, a in enumerate(use.axes) if a is not None}
+        missing = [a for a, n in enumerate(nest.extents) if a not in there and n != 1]
+        if not missing:
+            back = [there.get(a) for a in range(len(nest.extents))]
+            return spread.through(back, nest.extents)
+    if not default:
+        return None
+    return coalesced(nest.extents, threads, nest.vector)
+
+
+def direct(use: Use, spread: Spread, nest: Spread) -> bool:
+    """Whether each thread finds in its registers what its iterations use."""
+    if use.axes is None or not fits(use.axes, spread.shape, nest.shape):
+        return False
+    there = {a: k for k, a in enumerate(use.axes) if a is not None}
+    mine = {
+        (there[d.axis], d.size, d.weight, d.thread) for d in nest.thread_digits if d.axis in there
+    }
+    other = {(d.axis, d.size, d.weight, d.thread) for d in spread.thread_digits}
+    if mine != other:
+        return False
+    alone = all(d.axis in there for d in nest.thread_digits)
+    return alone or not use.writes
+
+
+def used_buffers(node: Node) -> set[str]:
+    """The names of the buffers that occur in a node."""
+    return {n.name for n in node.walk() if isinstance(n, Buffer)}

@@ -1,0 +1,95 @@
+"""What the passes for many threads know of one launch: its threads, and the memory of buffers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from tilelang.errors import Loc, TileError, error
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, const, int_value
+from tilelang.ir.node import Node
+from tilelang.ir.tile import Function, Launch
+from tilelang.passes.build import Names, both, compare, plus, times
+from tilelang.passes.check.walk import DEFAULT_THREADS
+from tilelang.scopes import Dialect, Memory, memory_of
+
+WARP = 32
+Note = tuple[str, str, str]
+"""What the compile report says: a kind, a sentence, and the place in the author's file."""
+
+
+@dataclass
+class Threads:
+    """The threads of one launch, and what is said about it in the compile report."""
+
+    fn: Function
+    launch: Launch
+    names: Names
+    roots: dict[str, str]
+    notes: list[Note] = field(default_factory=list[Note])
+
+    def __post_init__(self) -> None:
+        self.dialect = Dialect(self.fn.dialect)
+        given = self.launch.threads or (DEFAULT_THREADS,)
+        self.extents = (*given, 1, 1)[:3]
+        self.count = math.prod(self.extents)
+
+    @property
+    def index(self) -> Expr:
+        """The place of a thread in its block, x fastest."""
+        total: Expr = const(0)
+        axes = list(zip(self.launch.thread_vars, self.extents, strict=True))
+        for var, extent in reversed(axes):
+            total = plus(times(total, extent), var if extent > 1 else 0)
+        return total
+
+    def first(self) -> Expr:
+        """Whether the thread is the first of its block."""
+        return compare(BinaryOp.EQ, self.index, 0)
+
+    def digit(self, stride: int, size: int) -> Expr:
+        """`thread // stride % size`; a `size` of 0 sets no limit."""
+        out = self.index
+        if stride > 1:
+            out = Binary(BinaryOp.FLOORDIV, out, const(stride))
+        if size and stride * size < self.count:
+            out = Binary(BinaryOp.FLOORMOD, out, const(size))
+        return out
+
+    def owns(self, parts: tuple[tuple[int, int], ...]) -> Expr:
+        """Whether the thread is the first among those that hold the same elements."""
+        return both(compare(BinaryOp.EQ, self.digit(stride, size), 0) for stride, size in parts)
+
+    def memory(self, buffer: Buffer) -> Memory:
+        """The memory of a buffer."""
+        return memory_of(self.dialect, buffer.scope)
+
+    def is_fragment(self, buffer: Buffer) -> bool:
+        """Whether a buffer is to be spread over the threads."""
+        return self.memory(buffer) is Memory.FRAGMENT
+
+    def is_private(self, buffer: Buffer) -> bool:
+        """Whether each thread has a buffer of its own."""
+        return self.memory(buffer) in (Memory.LOCAL, Memory.VAR)
+
+    def note(self, kind: str, text: str, loc: Loc | None) -> None:
+        """Something for the compile report."""
+        place = "" if loc is None else f"{loc.file}:{loc.line}"
+        if (kind, text, place) not in self.notes:
+            self.notes.append((kind, text, place))
+
+
+def static_shape(buffer: Buffer) -> tuple[int, ...] | None:
+    """The extents as numbers; None unless all are known."""
+    found = [int_value(e) for e in buffer.shape]
+    return None if any(n is None for n in found) else tuple(n or 0 for n in found)
+
+
+def refused(stmt: Node, what: str) -> TileError:
+    """The error for a program that is right and that the GPU lowering does not have."""
+    return error(
+        "target",
+        f"{what} is not built for GPUs",
+        stmt.loc,
+        help='run it with target="emulate", which has every operation',
+    )

@@ -1,0 +1,246 @@
+"""Reductions of fragments: within a thread, then between the lanes of a warp, then through shared
+memory once.
+
+What enters: a reduction of a whole fragment into a whole fragment. What leaves: each thread's
+partial results, butterfly shuffles over thread digits that lie within a warp, one exchange through
+shared memory for those that do not, and the result in every thread that holds it.
+"""
+
+from __future__ import annotations
+
+from tilelang.dtypes import DType
+from tilelang.errors import error
+from tilelang.ir.expr import (
+    Binary,
+    BinaryOp,
+    Buffer,
+    Call,
+    Expr,
+    Load,
+    Select,
+    const,
+)
+from tilelang.ir.tile import (
+    Alloc,
+    Block,
+    For,
+    If,
+    LoopKind,
+    Parallel,
+    Reduce,
+    ReduceOp,
+    Stmt,
+    Store,
+)
+from tilelang.layout.spread import Digit, coalesced
+from tilelang.passes.build import as_type, both, compare, minus, plus, times
+from tilelang.passes.issue import Issue
+from tilelang.passes.lower_reductions import Fold, identity
+from tilelang.passes.simt.infer_layouts import reduced_spread
+from tilelang.passes.simt.launch import WARP, static_shape
+from tilelang.passes.simt.nests import Nests, Walk, walk
+
+FULL = 0xFFFFFFFF
+BITS = {
+    ReduceOp.BITAND: BinaryOp.BITAND,
+    ReduceOp.BITOR: BinaryOp.BITOR,
+    ReduceOp.BITXOR: BinaryOp.BITXOR,
+    ReduceOp.SUM: BinaryOp.ADD,
+    ReduceOp.ABSSUM: BinaryOp.ADD,
+    ReduceOp.MAX: BinaryOp.MAX,
+    ReduceOp.ABSMAX: BinaryOp.MAX,
+    ReduceOp.MIN: BinaryOp.MIN,
+}
+
+
+def lower_reduce(nests: Nests, stmt: Reduce) -> Block:
+    """The statements of one thread for a reduction."""
+    if stmt.op in (ReduceOp.BITAND, ReduceOp.BITOR, ReduceOp.BITXOR) and (
+        stmt.src.dtype.is_float or stmt.dst.dtype.is_float
+    ):
+        raise error(
+            "dtype",
+            f"a bitwise reduction of {stmt.src.dtype}",
+            stmt.loc,
+            expected="integers or bool",
+        )
+    return _Job(nests, stmt).lower()
+
+
+class _Job:
+    """One reduction."""
+
+    def __init__(self, nests: Nests, stmt: Reduce) -> None:
+        self.n, self.t, self.stmt = nests, nests.t, stmt
+        self.loc = stmt.loc
+        layouts = nests.s.layouts
+        self.src, self.dst = stmt.src.buffer, stmt.dst.buffer
+        shape = static_shape(self.src) or ()
+        self.axis = stmt.dim % len(shape)
+        self.spread = layouts.of.get(self.src.name) or coalesced(shape, self.t.count, 1)
+        self.fold = Fold(stmt.op, stmt.dst.dtype, stmt.nan_propagate, self.t.names)
+        self.kept = tuple(d for d in self.spread.register_digits if d.axis != self.axis)
+        self.count = 1
+        for d in self.kept:
+            self.count *= d.size
+
+    def lower(self) -> Block:
+        """Partial results, their exchange, and the result."""
+        acc = self.t.names.buffer("partial", self.fold.inner, (self.count,))
+        first = identity(self.stmt.op, self.fold.dtype)
+        out: list[Stmt] = [Alloc(acc, loc=self.loc)]
+        out += self.each(lambda k: (Store(acc, (k,), first, loc=self.loc),))
+        out += self.own_elements(acc)
+        across = [d for d in self.spread.on(self.axis) if d.thread]
+        far: list[Digit] = []
+        for d in across:
+            if self.in_warp(d):
+                out += self.shuffles(acc, d)
+            else:
+                far.append(d)
+        if far:
+            out += self.exchange(acc, far)
+        return (*out, *self.finish(acc))
+
+    def each(self, body: object) -> Block:
+        """A statement for each result of the thread."""
+        make = body
+        if self.count == 1:
+            return make(const(0))  # type: ignore[operator]
+        k = self.t.names.var("k")
+        inner = make(k)  # type: ignore[operator]
+        return (unrolled(k, self.count, inner, self.loc),)
+
+    def joined(self, old: Expr, new: Expr) -> Expr:
+        """`old op new`; `new` is evaluated twice where NaN counts."""
+        op = BITS[self.stmt.op]
+        if self.stmt.nan_propagate and op in (BinaryOp.MIN, BinaryOp.MAX) and new.dtype.is_float:
+            better = Binary(BinaryOp.LT if op is BinaryOp.MIN else BinaryOp.GT, new, old)
+            better = Binary(BinaryOp.OR, better, Call("isnan", (new,), DType("bool")))
+            return Select(better, new, old)
+        return Binary(op, old, new)
+
+    def own_elements(self, acc: Buffer) -> Block:
+        """Each element that the thread holds joins its result."""
+        w = walk(self.t, self.spread)
+        in_registers = self.src.name in self.n.s.registers
+        if in_registers:
+            every = tuple(range(len(self.spread.shape)))
+            x: Expr = Load(
+                self.n.s.registers[self.src.name], (w.slot(self.spread, every),), loc=self.loc
+            )
+            axes = [self.axis]
+        else:
+            x = Load(self.src, tuple(w.index), loc=self.loc)
+            axes = list(range(len(self.spread.shape)))
+        inside = [
+            compare(BinaryOp.LT, w.index[a], self.spread.shape[a])
+            for a in axes
+            if self.spread.is_padded(a)
+        ]
+        k = self.result_index(w)
+        value = self.fold.enter(x)
+        body: Block = (Store(acc, (k,), self.joined(Load(acc, (k,)), value), loc=self.loc),)
+        if inside:
+            body = (If(both(inside), body, loc=self.loc),)
+        for d, v in reversed(w.loops):
+            body = (unrolled(v, d.size, body, self.loc),)
+        return (*w.lets, *body)
+
+    def result_index(self, w: Walk) -> Expr:
+        """The number of the result that the iteration's element joins."""
+        stride, total = 1, const(0)
+        at = {id(d): v for d, v in w.loops}
+        for d in reversed(self.kept):
+            if id(d) in at:
+                total = plus(times(at[id(d)], stride), total)
+            stride *= d.size
+        return total
+
+    # Between threads -----------------------------------------------------------------------------
+
+    def in_warp(self, d: Digit) -> bool:
+        """Whether a thread digit can be walked by shuffles."""
+        binary = d.size & (d.size - 1) == 0 and d.thread & (d.thread - 1) == 0
+        return binary and d.thread * d.size <= WARP and self.t.count % WARP == 0
+
+    def shuffles(self, acc: Buffer, d: Digit) -> Block:
+        """A butterfly over the lanes of one digit."""
+        out: list[Stmt] = []
+        distance = d.thread
+        while distance < d.thread * d.size:
+            imm = (("width", WARP), ("mask", FULL))
+            offset = const(distance)
+
+            def one(
+                k: Expr, offset: Expr = offset, imm: tuple[tuple[str, int], ...] = imm
+            ) -> Block:
+                other = self.t.names.var("other", acc.dtype)
+                mine = Load(acc, (k,))
+                shuffle = Issue(
+                    "shfl.sync.bfly", (), (mine, offset), results=(other,), imm=imm, loc=self.loc
+                )
+                return (shuffle, Store(acc, (k,), self.joined(mine, other), loc=self.loc))
+
+            out += self.each(one)
+            distance *= 2
+        return tuple(out)
+
+    def exchange(self, acc: Buffer, far: list[Digit]) -> Block:
+        """Every thread's partial results through shared memory, once."""
+        count, names = self.t.count, self.t.names
+        shared = names.buffer("exchange", acc.dtype, (self.count * count,), "shared.dyn")
+        mine = self.t.index
+        used = max(d.thread * d.size for d in self.spread.thread_digits)
+        home = Binary(BinaryOp.FLOORMOD, mine, const(used)) if used < count else mine
+        for d in far:
+            home = minus(home, times(self.t.digit(d.thread, d.size), d.thread))
+        base = names.var("home")
+        out: list[Stmt] = [Alloc(shared, loc=self.loc)]
+        out += self.each(
+            lambda k: (
+                Store(shared, (plus(times(k, count), mine),), Load(acc, (k,)), loc=self.loc),
+            )
+        )
+
+        def one(k: Expr) -> Block:
+            loops = [(names.var("p"), d) for d in far]
+            at: Expr = plus(times(k, count), base)
+            for v, d in loops:
+                at = plus(at, times(v, d.thread))
+            new = Load(shared, (at,))
+            body: Block = (Store(acc, (k,), self.joined(Load(acc, (k,)), new), loc=self.loc),)
+            for v, d in loops:
+                body = (unrolled(v, d.size, body, self.loc),)
+            start = identity(self.stmt.op, self.fold.dtype)
+            return (Store(acc, (k,), start, loc=self.loc), *body)
+
+        from tilelang.ir.tile import Let
+
+        return (*out, Let(base, home, loc=self.loc), *self.each(one))
+
+    # The result ----------------------------------------------------------------------------------
+
+    def finish(self, acc: Buffer) -> Block:
+        """The results in their type, joined with the old contents unless these are cleared."""
+        shape = static_shape(self.dst) or ()
+        axes = reduced_spread(self.spread, self.stmt.dim, shape)
+        storage = self.n.s
+        total, declare = storage.fragment("total", self.fold.inner, axes)
+        registers = storage.registers[total.name]
+        kept = self.each(lambda k: (Store(registers, (k,), Load(acc, (k,)), loc=self.loc),))
+        loops = [self.t.names.var("i") for _ in shape] or [self.t.names.var("i")]
+        at = tuple(loops[: len(shape)])
+        value: Expr = Load(total, at)
+        if not self.stmt.clear:
+            old = as_type(Load(self.dst, at, loc=self.loc), self.fold.inner)
+            value = self.joined(value, old)
+        store = Store(self.dst, at, self.fold.leave(value), loc=self.loc)
+        extents = tuple(const(n) for n in shape) or (const(1),)
+        nest = Parallel(tuple(loops), extents, (store,), loc=self.loc)
+        return (declare, *kept, *self.n.lower(nest))
+
+
+def unrolled(v: object, count: int, body: Block, loc: object) -> For:
+    """An unrolled loop from 0."""
+    return For(v, const(0), const(count), body, kind=LoopKind.UNROLL, loc=loc)  # type: ignore[arg-type]

@@ -1,0 +1,231 @@
+"""The work of a block spread over its threads.
+
+What enters: a launch whose tile operations are parallel nests, reductions and products. What
+leaves: what one thread does, still with buffers: fragments are register arrays (scope
+`local.fragment`, one axis), nests are loops of one thread, and instructions are `Issue`s. What the
+block does once (a store of single elements whose operands are the same for all threads) is done by
+the first thread. There are no barriers yet but those that the author wrote; `synchronize` adds them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar, cast
+
+from tilelang.ir.expr import Buffer, Expr, Load, const, int_value
+from tilelang.ir.node import Node
+from tilelang.ir.special import Collective, RngInit, RngNext
+from tilelang.ir.sync import SyncWarp
+from tilelang.ir.tile import (
+    Alloc,
+    Block,
+    For,
+    Function,
+    Gemm,
+    If,
+    Launch,
+    Parallel,
+    Print,
+    Reduce,
+    Stmt,
+    Store,
+    StoreVector,
+    SyncThreads,
+    View,
+    While,
+)
+from tilelang.isa.target import Target
+from tilelang.layout.spread import Spread
+from tilelang.passes.build import Names, map_bodies, map_statements
+from tilelang.passes.issue import Issue
+from tilelang.passes.lower_copies import view_roots
+from tilelang.passes.simt.collectives import FULL, lower_collective
+from tilelang.passes.simt.infer_layouts import infer_layouts
+from tilelang.passes.simt.launch import Note, Threads, refused
+from tilelang.passes.simt.nests import Nests, Storage
+from tilelang.passes.simt.products import plain_product
+from tilelang.passes.simt.reductions import lower_reduce
+from tilelang.passes.varying import Varying
+
+
+def spread_threads(fn: Function, target: Target) -> Function:
+    """Every statement is what one thread does; the notes are added to the function's `attrs`."""
+    names, roots = Names(fn), view_roots(fn)
+    notes: list[Note] = []
+
+    def one(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, Launch):
+            return None
+        threads = Threads(fn, stmt, names, roots)
+        body = _Launch(threads, target).lower()
+        notes.extend(threads.notes)
+        return (stmt.with_(body=body, threads=threads.extents),)
+
+    made = fn.with_(body=map_statements(fn.body, one))
+    return noted(made, notes)
+
+
+def noted(fn: Function, notes: list[Note]) -> Function:
+    """A function with more notes for the compile report."""
+    if not notes:
+        return fn
+    before = dict(fn.attrs).get("notes", ())
+    rest = tuple((k, v) for k, v in fn.attrs if k != "notes")
+    return fn.with_(attrs=(*rest, ("notes", (*before, *notes))))
+
+
+S = TypeVar("S", bound=Stmt)
+
+
+class _Launch:
+    """One launch."""
+
+    def __init__(self, threads: Threads, target: Target) -> None:
+        self.t, self.target = threads, target
+        self.names = threads.names
+        launch = threads.launch
+        body = self.expanded(launch.body)
+        seeds = [v for v, n in zip(launch.thread_vars, threads.extents, strict=True) if n > 1]
+        self.varying = Varying(body, seeds, threads.is_private, threads.roots)
+        wanted: dict[str, Spread] = {}
+        self.layouts = infer_layouts(threads, body, wanted)
+        self.body = self.demoted(body)
+        self.storage = Storage(threads, self.layouts)
+        self.nests = Nests(self.storage)
+
+    def expanded(self, body: Block) -> Block:
+        """Products without an instruction become nests."""
+
+        def one(stmt: Stmt) -> Block | None:
+            if not isinstance(stmt, Gemm):
+                return None
+            self.t.note("product", "multiplied by single threads (no matrix instruction)", stmt.loc)
+            return plain_product(stmt, self.target, self.names)
+
+        return map_statements(body, one)
+
+    def demoted(self, body: Block) -> Block:
+        """Fragments that registers cannot serve become shared buffers."""
+        gone = self.layouts.demoted
+        if not gone:
+            return body
+
+        def named(n: Node) -> Node | None:
+            if isinstance(n, Buffer) and n.name in gone:
+                return n.with_(scope="shared.dyn")
+            return None
+
+        def one(stmt: Stmt) -> Block | None:
+            if isinstance(stmt, (Alloc, View)) and self.is_demoted(stmt.buffer):
+                if isinstance(stmt, Alloc):
+                    why = gone[stmt.buffer.name]
+                    self.t.note(
+                        "demoted", f"{stmt.buffer.name} lies in shared memory: {why}", stmt.loc
+                    )
+                return (stmt.with_(buffer=stmt.buffer.with_(scope="shared.dyn")),)
+            return None
+
+        renamed = tuple(s.rewrite(named) for s in body)
+        views = [s.buffer.name for b in renamed for s in b.walk() if isinstance(s, View)]
+        for name in views:
+            if self.t.roots.get(name) in gone:
+                gone.setdefault(name, "it is a view of a buffer there")
+        renamed = tuple(s.rewrite(named) for s in renamed)
+        return map_statements(renamed, one)
+
+    def is_demoted(self, buffer: Buffer) -> bool:
+        return buffer.name in self.layouts.demoted
+
+    def lower(self) -> Block:
+        """The body of one thread."""
+        return self.block(self.body, apart=False)
+
+    # Statements ----------------------------------------------------------------------------------
+
+    def block(self, body: Block, *, apart: bool) -> Block:
+        """Statements in order; `apart` says that only some threads may get here."""
+        out: list[Stmt] = []
+        for stmt in body:
+            out += self.statement(stmt, apart)
+        return tuple(out)
+
+    def statement(self, stmt: Stmt, apart: bool) -> Block:
+        """One statement."""
+        match stmt:
+            case Alloc() if stmt.buffer.name in self.layouts.of:
+                spread = self.layouts.of[stmt.buffer.name]
+                return (stmt.with_(buffer=self.storage.declare(stmt.buffer, spread)),)
+            case Parallel():
+                return self.nests.lower(stmt)
+            case Reduce():
+                return lower_reduce(self.nests, stmt)
+            case Collective():
+                return lower_collective(self.loaded(stmt), self.t)
+            case SyncThreads():
+                return (self.barrier(stmt),)
+            case SyncWarp():
+                mask = FULL if stmt.mask is None else int_value(stmt.mask)
+                if mask is None:
+                    raise refused(stmt, "T.sync_warp with a mask known at run time only")
+                return (Issue("bar.warp.sync", (), (), imm=(("mask", mask & FULL),), loc=stmt.loc),)
+            case If() | For() | While():
+                return self.control(stmt, apart)
+            case Store() | StoreVector() | Print():
+                return self.single(stmt, apart)
+            case RngInit() | RngNext():
+                raise refused(stmt, "random numbers")
+            case _:
+                return (self.loaded(map_bodies(stmt, lambda b: self.block(b, apart=apart))),)
+
+    def control(self, stmt: If | For | While, apart: bool) -> Block:
+        """Control flow around statements."""
+        if isinstance(stmt, If):
+            inside = apart or self.varying.node(stmt.cond)
+        else:
+            inside = apart or self.varying.head(stmt) or self.varying.leaves_apart(stmt.body)
+        lowered = map_bodies(stmt, lambda b: self.block(b, apart=inside))
+        return (self.loaded(lowered),)
+
+    def barrier(self, stmt: SyncThreads) -> Stmt:
+        """The barrier that the author wrote."""
+        number = 0 if stmt.barrier_id is None else int_value(stmt.barrier_id)
+        count = self.t.count if stmt.arrive_count is None else int_value(stmt.arrive_count)
+        if number is None or count is None:
+            raise refused(stmt, "a barrier whose number is known at run time only")
+        return Issue("barrier.sync", (), (), imm=(("id", number), ("threads", count)), loc=stmt.loc)
+
+    def single(self, stmt: Store | StoreVector | Print, apart: bool) -> Block:
+        """Single elements: by each thread where threads differ, else by the first one."""
+        made = self.loaded(stmt)
+        if isinstance(stmt, (Store, StoreVector)):
+            if stmt.buffer.name in self.storage.registers:
+                return (made,)
+            if self.t.is_private(stmt.buffer):
+                return (made,)
+        if apart or self.varying.head(stmt) or self.t.count == 1:
+            return (made,)
+        return (If(self.t.first(), (made,), loc=stmt.loc),)
+
+    def loaded(self, stmt: S) -> S:
+        """A statement whose own accesses to fragments are accesses to registers that every thread
+        holds.
+        """
+
+        def slot(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            flat = 0
+            for i, n in zip(indices, self.layouts.of[buffer.name].shape, strict=True):
+                flat = flat * n + (int_value(i) or 0)
+            return (const(flat),)
+
+        def one(n: Node) -> Node | None:
+            if isinstance(n, (Load, Store)) and self.is_whole(n.buffer):
+                registers = self.storage.registers[n.buffer.name]
+                return n.with_(buffer=registers, indices=slot(n.buffer, n.indices))
+            return None
+
+        made = stmt.rewrite(one)
+        return cast("S", one(made) or made)
+
+    def is_whole(self, buffer: Buffer) -> bool:
+        """Whether a buffer is a fragment whose accesses are not rewritten yet."""
+        made = self.storage.registers.get(buffer.name)
+        return made is not None and made != buffer

@@ -1,0 +1,308 @@
+"""Barriers of a block, from what statements read and write.
+
+What enters: a program whose shared arrays have their places. What leaves: one in which, between two
+accesses of different threads to one element of shared or global memory, one of them a write, all
+threads of the block meet at `barrier.sync`. Arrays that share a place count as one. Nothing else
+makes barriers, and no pass before this one needs to think of them; copies that the hardware makes on
+its own (`cp.async`) count as writes where they are waited for, and what mbarriers order is the
+business of the pass that chose them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from tilelang.ir.expr import Expr, Var, int_value
+from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.thread import (
+    Addr,
+    Array,
+    At,
+    Declare,
+    Elem,
+    Instr,
+    Kernel,
+    Program,
+    Slot,
+    Space,
+    Write,
+)
+from tilelang.ir.tile import Block, For, If, Let, Stmt, While
+from tilelang.isa.target import Target
+from tilelang.passes.build import Names
+from tilelang.passes.simt.conflicts import Access, Threads, meet
+from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
+
+SEEN = (Space.SHARED, Space.GLOBAL)
+"""The spaces in which threads see what others write."""
+
+
+def synchronize(program: Program, target: Target) -> Program:
+    """Threads meet before they use what others have written."""
+    del target
+    names = Names(program)
+
+    def one(node: Node) -> Node | None:
+        return _Kernel(node, names).done() if isinstance(node, Kernel) else None
+
+    return program.rewrite(one)
+
+
+class _Kernel:
+    """One kernel."""
+
+    def __init__(self, kernel: Kernel, names: Names) -> None:
+        self.kernel = kernel
+        self.names = names
+        self.uniform = Uniform(kernel)
+        self.threads = Threads(
+            {v.name: n for v, n in zip(kernel.thread_vars, kernel.block, strict=False)}
+        )
+        self.count = math.prod(kernel.block)
+        self.lets: dict[str, Expr] = {}
+        self.roots: dict[str, Array] = {}
+        self.places: dict[str, tuple[int, int]] = {}
+        self.tested: dict[tuple[Access, Access], bool] = {}
+        written = {a.name for s in _all(kernel.body) for a in _written(s)}
+        self.written = written | {s.array.name for s in _all(kernel.body) if isinstance(s, At)}
+
+    def done(self) -> Kernel:
+        """The kernel with its barriers."""
+        if self.count == 1:
+            return self.kernel
+        body, _ = self.block(self.kernel.body, [])
+        return self.kernel.with_(body=body)
+
+    # Statements ----------------------------------------------------------------------------------
+
+    def block(self, body: Block, before: list[Access]) -> tuple[Block, list[Access]]:
+        """Statements after accesses that no barrier has parted from them; the same afterwards."""
+        out: list[Stmt] = []
+        for stmt in body:
+            made, before = self.statement(stmt, before)
+            out += made
+        return tuple(out), before
+
+    def statement(self, stmt: Stmt, before: list[Access]) -> tuple[Block, list[Access]]:
+        """One statement, after a barrier if it needs one."""
+        self.note(stmt)
+        if isinstance(stmt, Instr) and self.is_barrier(stmt):
+            return (stmt,), []
+        if isinstance(stmt, (If, For, While)):
+            found = list(self.accesses((stmt,), (), ()))
+            if not found:
+                return self.inside(stmt, before) if self.has_barrier(stmt) else ((stmt,), before)
+            if self.uniform.is_apart(stmt) or (
+                not self.has_barrier(stmt) and not self.conflict(found, found)
+            ):
+                return self.whole(stmt, found, before)
+            return self.inside(stmt, before)
+        return self.whole(stmt, list(self.accesses((stmt,), (), ())), before)
+
+    def whole(
+        self, stmt: Stmt, found: list[Access], before: list[Access]
+    ) -> tuple[Block, list[Access]]:
+        """A statement inside which there is no barrier."""
+        if self.conflict(before, found):
+            return (self.barrier(stmt), stmt), _unique(found)
+        return (stmt,), _unique([*before, *found])
+
+    def inside(self, stmt: If | For | While, before: list[Access]) -> tuple[Block, list[Access]]:
+        """A statement that all threads go through together, with barriers inside."""
+        if isinstance(stmt, If):
+            then, first = self.block(stmt.then, before)
+            orelse, second = self.block(stmt.orelse, before)
+            return (stmt.with_(then=then, orelse=orelse),), _unique([*first, *second])
+        _, after = self.block(stmt.body, before)
+        if isinstance(stmt, For):
+            other = Var(self.names.name(f"{stmt.var.name}_before"), stmt.var.type)
+            after = [a.renamed({stmt.var.name: other}) for a in after]
+        body, after = self.block(stmt.body, _unique([*before, *after]))
+        return (stmt.with_(body=body),), _unique([*before, *after])
+
+    def barrier(self, stmt: Stmt) -> Stmt:
+        """All threads of the block meet."""
+        imm = (("id", 0), ("threads", self.count))
+        return Instr("barrier.sync", (), (), imm=imm, loc=stmt.loc)
+
+    def is_barrier(self, stmt: Instr) -> bool:
+        """Whether all threads meet here."""
+        imm = dict(stmt.imm)
+        return stmt.row in ("barrier.sync", *BLOCK_WIDE) and imm.get("threads") == self.count
+
+    def has_barrier(self, stmt: Stmt) -> bool:
+        """Whether there is a barrier of the author's inside."""
+        return any(isinstance(s, Instr) and self.is_barrier(s) for s in _all((stmt,)))
+
+    # Accesses ------------------------------------------------------------------------------------
+
+    def note(self, stmt: Stmt) -> None:
+        """Take in what a statement says about names and places."""
+        match stmt:
+            case Let():
+                self.lets[stmt.var.name] = stmt.value
+            case Declare(array=Array(space=Space.SHARED)):
+                size = int_value(stmt.array.size) if stmt.array.size is not None else 0
+                end = ((size or 0) * stmt.array.type.bits + 7) // 8
+                if stmt.offset is not None:
+                    self.places[stmt.array.name] = (stmt.offset, stmt.offset + end)
+            case At():
+                inside = [n.array for n in stmt.address.walk() if isinstance(n, Addr)]
+                if inside:
+                    self.roots[stmt.array.name] = self.root(inside[0])
+            case _:
+                pass
+
+    def root(self, array: Array) -> Array:
+        """The array whose storage another name stands for."""
+        return self.roots.get(array.name, array)
+
+    def accesses(
+        self, body: Block, rounds: tuple[tuple[str, int], ...], guards: tuple[Expr, ...]
+    ) -> Iterator[Access]:
+        """What statements read and write of what other threads see."""
+        for stmt in body:
+            self.note(stmt)
+            yield from self.own(stmt, rounds, guards)
+            match stmt:
+                case If():
+                    cond = self.expanded(stmt.cond)
+                    yield from self.accesses(stmt.then, rounds, (*guards, cond))
+                    yield from self.accesses(stmt.orelse, rounds, guards)
+                case For():
+                    count = self.rounds(stmt)
+                    inner = rounds if count is None else (*rounds, (stmt.var.name, count))
+                    yield from self.accesses(stmt.body, inner, guards)
+                case While():
+                    yield from self.accesses(stmt.body, rounds, guards)
+                case _:
+                    pass
+
+    def rounds(self, stmt: For) -> int | None:
+        """The number of rounds of a loop from 0 in steps of 1."""
+        if int_value(stmt.start) != 0 or stmt.step is not None:
+            return None
+        return int_value(stmt.stop)
+
+    def own(
+        self, stmt: Stmt, rounds: tuple[tuple[str, int], ...], guards: tuple[Expr, ...]
+    ) -> Iterator[Access]:
+        """The accesses of a statement itself."""
+
+        def one(
+            array: Array, index: Expr, count: int, writes: bool, atomic: bool = False
+        ) -> Access:
+            used = {n.name for n in self.expanded(index).walk() if isinstance(n, Var)}
+            kept = tuple(r for r in rounds if r[0] in used or any(_names(g, r[0]) for g in guards))
+            root = self.root(array)
+            return Access(
+                root,
+                self.expanded(index),
+                count,
+                writes,
+                atomic,
+                kept,
+                guards,
+                known=root.name == array.name,
+            )
+
+        for f in stmt.fields():
+            if f.metadata["kind"] is not Kind.OPERAND:
+                continue
+            for node in flat(getattr(stmt, f.name)):
+                for n in node.walk():
+                    if isinstance(n, Elem) and self.counts(n.array):
+                        yield one(n.array, n.index, n.type.lanes, False)
+        if isinstance(stmt, Write) and self.counts(stmt.array):
+            yield one(stmt.array, stmt.index, stmt.value.dtype.lanes, True)
+        if isinstance(stmt, Instr) and not stmt.row.startswith(("mbarrier", "cp.async.bulk")):
+            atomic = stmt.row.startswith("atomic.")
+            for slot in stmt.outs:
+                if self.counts(slot.array):
+                    yield one(slot.array, slot.index, slot.count, True, atomic)
+            for x in stmt.ins:
+                if isinstance(x, Slot) and self.counts(x.array):
+                    yield one(x.array, x.index, x.count, False, atomic)
+
+    def counts(self, array: Array) -> bool:
+        """Whether other threads may see, or change, an array."""
+        if array.space is Space.GLOBAL:
+            return array.name in self.written
+        return array.space is Space.SHARED
+
+    def expanded(self, e: Expr) -> Expr:
+        """An expression with names that differ between threads replaced by what they stand for."""
+        for _ in range(32):
+            values = {
+                n.name: self.lets[n.name]
+                for n in e.walk()
+                if isinstance(n, Var)
+                and n.name in self.lets
+                and not any(isinstance(x, Elem) for x in self.lets[n.name].walk())
+            }
+            if not values:
+                return e
+            if isinstance(e, Var):
+                e = values[e.name]
+            else:
+                e = e.rewrite(lambda n, v=values: v.get(n.name) if isinstance(n, Var) else None)
+        return e
+
+    # Conflicts -----------------------------------------------------------------------------------
+
+    def conflict(self, before: Sequence[Access], now: Sequence[Access]) -> bool:
+        """Whether threads may meet in an element."""
+        return any(self.meet(a, b) for b in now for a in before)
+
+    def meet(self, a: Access, b: Access) -> bool:
+        if not (a.writes or b.writes):
+            return False
+        if a.array.name != b.array.name:
+            return self.overlap(a.array, b.array)
+        if self.differs(a) or self.differs(b):
+            return not (a.atomic and b.atomic)
+        key = (a, b)
+        found = self.tested.get(key)
+        if found is None:
+            found = self.tested[key] = meet(a, b, self.threads)
+        return found
+
+    def differs(self, a: Access) -> bool:
+        """Whether an index depends on what a thread has read."""
+        names = set(self.threads.extents) | {n for n, _ in a.rounds}
+        return any(
+            isinstance(n, (Elem, Slot))
+            or (isinstance(n, Var) and n.name in self.uniform.names - names)
+            for n in a.index.walk()
+        )
+
+    def overlap(self, a: Array, b: Array) -> bool:
+        """Whether two arrays share bytes."""
+        x, y = self.places.get(a.name), self.places.get(b.name)
+        if a.space is not b.space or x is None or y is None:
+            return False
+        return x[0] < y[1] and y[0] < x[1]
+
+
+def _names(e: Expr, name: str) -> bool:
+    return any(isinstance(n, Var) and n.name == name for n in e.walk())
+
+
+def _unique(found: Sequence[Access]) -> list[Access]:
+    return list(dict.fromkeys(found))
+
+
+def _all(body: Block) -> Iterator[Stmt]:
+    for stmt in body:
+        yield stmt
+        for child in stmt.children():
+            if isinstance(child, Stmt):
+                yield from _all((child,))
+
+
+def _written(stmt: Stmt) -> Iterator[Array]:
+    if isinstance(stmt, Write):
+        yield stmt.array
+    elif isinstance(stmt, Instr):
+        yield from (slot.array for slot in stmt.outs)
