@@ -1,0 +1,180 @@
+"""What the rows of GPU instructions mean to the interpreter of blocks: NumPy over threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tilelang.dtypes import DType
+from tilelang.isa.rows import GENERIC
+
+WARP = 32
+
+
+def barrier_sync(m: Any, stmt: Any, mask: np.ndarray) -> Iterator[None]:
+    """Waits until the threads that the barrier counts have come."""
+    imm = dict(stmt.imm)
+    number, want = imm["id"], imm["threads"]
+    key = ("barrier", number)
+    arrived = m.state.setdefault(key, np.zeros(m.count, bool))
+    arrived |= mask
+    m.progress += 1
+    here = m.state.setdefault(("phase", number), 0)
+    whole = want == m.count
+    if arrived.sum() == want or (whole and (arrived | m.returned).all()):
+        arrived[:] = False
+        m.state[("phase", number)] = here + 1
+        if whole:
+            m.barrier()
+        else:
+            m.barrier()
+    while m.state[("phase", number)] == here:
+        yield
+    m.last = mask
+
+
+def warp_sync(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """Orders accesses of the lanes of a warp; the check of races does not know of it."""
+
+
+def _lanes(m: Any) -> tuple[np.ndarray, np.ndarray]:
+    return m.threads % WARP, m.threads - m.threads % WARP
+
+
+def shuffle(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    value = m.spread(m.eval(stmt.ins[0], mask), stmt.ins[0].dtype)
+    by = m.spread(m.eval(stmt.ins[1], mask), DType("int32")).astype(np.int64)
+    width = dict(stmt.imm)["width"]
+    lane, warp = _lanes(m)
+    base = lane // width * width
+    kind = stmt.row.rsplit(".", 1)[1]
+    if kind == "idx":
+        source, legal = base + by % width, np.ones(m.count, bool)
+    elif kind == "up":
+        source = lane - by
+        legal = source >= base
+    elif kind == "down":
+        source = lane + by
+        legal = source < base + width
+    else:
+        source = lane ^ by
+        legal = source < base + width
+    there = warp + source
+    legal &= (there < m.count) & (there >= 0)
+    there = np.where(legal, there, m.threads)
+    active = mask[there]
+    assert active[mask & legal].all(), f"{stmt.row} reads a lane that is not there"
+    m.set(stmt.results[0].name, value[there], mask, stmt.results[0].type)
+
+
+def _by_warp(m: Any, mask: np.ndarray, fn: Any) -> np.ndarray:
+    out = None
+    for start in range(0, m.count, WARP):
+        lanes = slice(start, min(start + WARP, m.count))
+        found = fn(lanes, mask[lanes])
+        if out is None:
+            out = np.zeros(m.count, np.asarray(found).dtype)
+        out[lanes] = found
+    assert out is not None
+    return out
+
+
+def vote(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    kind = stmt.row.rsplit(".", 1)[1]
+    named = dict(stmt.imm).get("mask", 0xFFFFFFFF)
+    truth = m.spread(m.eval(stmt.ins[0], mask), DType("bool")).astype(bool) if stmt.ins else mask
+    bits = np.array([named >> k & 1 for k in range(WARP)], bool)
+
+    def one(lanes: slice, active: np.ndarray) -> Any:
+        here = bits[: active.size] & active
+        p = truth[lanes]
+        if kind == "any":
+            return np.int32((p & here).any())
+        if kind == "all":
+            return np.int32((p | ~here).all())
+        return np.uint32(sum(1 << k for k in range(active.size) if here[k] and p[k]))
+
+    m.set(stmt.results[0].name, _by_warp(m, mask, one), mask, stmt.results[0].type)
+
+
+def match(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    value = m.spread(m.eval(stmt.ins[0], mask), stmt.ins[0].dtype)
+    named = dict(stmt.imm)["mask"]
+    bits = np.array([named >> k & 1 for k in range(WARP)], bool)
+
+    def one(lanes: slice, active: np.ndarray) -> Any:
+        here = bits[: active.size] & active
+        v = value[lanes]
+        if stmt.row == "match.all.sync":
+            same = np.unique(v[here]).size <= 1
+            return np.uint32(sum(1 << k for k in range(active.size) if here[k]) if same else 0)
+        return np.array(
+            [sum(1 << k for k in range(active.size) if here[k] and v[k] == x) for x in v], np.uint32
+        )
+
+    m.set(stmt.results[0].name, _by_warp(m, mask, one), mask, stmt.results[0].type)
+
+
+def block_vote(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    truth = m.spread(m.eval(stmt.ins[0], mask), DType("bool")).astype(bool)
+    assert (mask | m.returned).all(), "not all threads of the block are here"
+    kind = stmt.row.rsplit(".", 1)[1]
+    p = truth[mask]
+    value = {"popc": p.sum(), "and": p.all(), "or": p.any()}[kind]
+    m.barrier()
+    m.set(stmt.results[0].name, np.int32(value), mask, stmt.results[0].type)
+
+
+def atomic(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """One thread after the other."""
+    row = GENERIC[stmt.row]
+    assert row.meaning is not None
+    slot = (stmt.outs or stmt.ins)[0]
+    memory = m.env[slot.array.name]
+    index = m.slot(slot, mask)
+    dtype = slot.array.type
+    given = None
+    if stmt.row not in ("atomic.load",):
+        given = m.spread(m.eval(stmt.ins[0], mask), stmt.ins[0].dtype)
+    olds = np.zeros(m.count, dtype.numpy)
+    order = dict(stmt.imm)["order"]
+    for t in m.threads[mask]:
+        at = int(index[t])
+        assert 0 <= at < memory.values.shape[-1], f"{slot.array.name}[{at}]"
+        own = memory.values if memory.values.ndim == 1 else memory.values[t]
+        place = own[at : at + 1]
+        if stmt.row == "atomic.load":
+            found = row.meaning(place, dtype=dtype, order=order)
+        else:
+            found = row.meaning(place, given[t], dtype=dtype, order=order)
+        if found:
+            olds[t] = found[0]
+    if memory.values.ndim == 1 and mask.any():
+        m.touch(memory, index[mask][:, None], mask, slot.array.name, True, True)
+    for r in stmt.results:
+        m.set(r.name, olds, mask, r.type)
+
+
+def print_element(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    imm = dict(stmt.imm)
+    slot, place = stmt.ins
+    found = m.read(slot.array.name, m.slot(slot, mask), 1, mask)
+    at = m.spread(m.eval(place, mask), DType("int32"))
+    for t in m.threads[mask]:
+        m.host.printed.append(f"{imm['message']}: {imm['buffer']}[{at[t]}] = {found[t, 0]}")
+
+
+ROW_MEANINGS: dict[str, Any] = {
+    "barrier.sync": barrier_sync,
+    "bar.warp.sync": warp_sync,
+    "shfl.sync.*": shuffle,
+    "vote.sync.*": vote,
+    "activemask": vote,
+    "match.*": match,
+    "barrier.red.*": block_vote,
+    "atomic.*": atomic,
+    "update.*": atomic,
+    "print.element": print_element,
+}
