@@ -109,7 +109,7 @@ class Part(enum.Enum):
 
 # The parts of this version that read their settings. The commit that makes a part read them adds
 # it here; tests/unit/test_options.py compares this with the source, in both directions.
-BUILT: frozenset[Part] = frozenset({Part.TARGET, Part.CHECK})
+BUILT: frozenset[Part] = frozenset({Part.TARGET, Part.RUNTIME, Part.TRACE, Part.CHECK})
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ SIMPLIFY = Kind(
 )
 NOTHING = Kind("None or an empty list", (list, tuple, type(None)), _same, lambda value: not value)
 ANYTHING = Kind("any value", (object, bool), _same)
-LEVEL = Kind("an integer from 0 to 3", (int,), int, lambda n: 0 <= n <= 3)
+LEVEL = Kind("an integer from 0 to 2", (int,), int, lambda n: 0 <= n <= 2)
 BITS = Kind("32 or 64", (int,), int, lambda n: n in (32, 64))
 USAGE = Kind("an integer from 0 to 10", (int,), int, lambda n: 0 <= n <= 10)
 PROCESSORS = Kind("a number of processors, or -1", (int,), int, lambda n: n == -1 or n > 0)
@@ -284,11 +284,11 @@ class Options:
 
     cache_dir: Path = _option(  # noqa: RUF009 - a field, as dataclasses.field is
         Path("~/.tilelang/cache"), FOLDER, _RUN_SPEED, "TILELANG_CACHE_DIR",
-        doc="Folder of compiled kernels; each version of the compiler keeps to its own part of it."
+        doc="Folder of compiled kernels; beyond 512 MiB the least recently used are removed."
     )
     disable_cache: bool = _option(
         False, SWITCH, _RUN_SPEED, "TILELANG_DISABLE_CACHE",
-        doc="Neither read nor write compiled kernels on disk."
+        doc="Compile each kernel anew: neither look for compiled kernels nor keep them."
     )
     default_target: str = _option(
         "auto", TARGET, _CHOICE, "TILELANG_DEFAULT_TARGET",
@@ -296,19 +296,19 @@ class Options:
     )
     print_on_compilation: bool = _option(
         True, SWITCH, _RUN_REPORTS, "TILELANG_PRINT_ON_COMPILATION",
-        doc="Log the name of each kernel when its compilation starts and ends."
+        doc="Log the name of each kernel when its compilation starts and ends (INFO, `tilelang`)."
     )
     verbose: bool = _option(
         False, SWITCH, _RUN_REPORTS, "TILELANG_VERBOSE",
-        doc="Log what was chosen and what was declined."
+        doc="Print to standard error what was chosen and what was declined."
     )
     trace: int = _option(
         0, LEVEL, _TRACE, "TILEWRIGHT_TRACE",
-        doc="1: timings and declined optimisations; 2: the IR where it changed; 3: every rule."
+        doc="Print to standard error, 1: timings and what was declined; 2: IR that changed too."
     )
     trace_dir: Path | None = _option(  # noqa: RUF009 - a field, as dataclasses.field is
         None, FOLDER_OR_NONE, _TRACE, "TILEWRIGHT_TRACE_DIR",
-        doc="Write one folder for each compilation here: the IR after each pass, source, timings."
+        doc="Write one folder for each compilation here: IR after each pass, code, timings."
     )
     enable_dump_ir: bool = _option(
         False, SWITCH, _TRACE, _K.TL_ENABLE_DUMP_IR,
@@ -316,11 +316,11 @@ class Options:
     )
     dump_ir_path: Path = _option(  # noqa: RUF009 - a field, as dataclasses.field is
         Path("dump_ir"), FOLDER, _TRACE, _K.TL_DUMP_IR_DIR,
-        doc="Where `tl.enable_dump_ir` writes."
+        doc="Where `tl.enable_dump_ir` writes, one folder for each compilation."
     )
     pass_profile: bool = _option(
         False, SWITCH, _TRACE, _K.TL_PASS_PROFILE, "TILELANG_PASS_PROFILE",
-        doc="Print the time that each pass takes."
+        doc="Print to standard error the time that each pass takes."
     )
     pass_profile_threshold_ms: float = _option(
         0.0, MILLISECONDS, _TRACE,
@@ -329,7 +329,7 @@ class Options:
     )
     kernels_output_dir: Path | None = _option(  # noqa: RUF009 - a field, as dataclasses.field is
         None, FOLDER_OR_NONE, _TRACE, _K.CUDA_KERNELS_OUTPUT_DIR,
-        doc="Write the generated source of each kernel here."
+        doc="Write the source that is generated for each kernel here."
     )
 
     disable_buffer_init_check: bool = _option(

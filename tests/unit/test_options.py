@@ -33,7 +33,7 @@ EXAMPLES = {
     "SIMPLIFY": ({"enable_simplify_let_inline": False}, None, {"x": True}, 3),
     "NOTHING": (None, None, [(1, str)], 3),
     "ANYTHING": ({"x": 1}, "x", None, None),
-    "LEVEL": (3, "3", 4, "3"),
+    "LEVEL": (2, "2", 3, "2"),
     "BITS": (64, "64", 16, "64"),
     "USAGE": (10, "10", 11, True),
     "PROCESSORS": (-1, "-1", 0, 1.5),
@@ -147,7 +147,7 @@ def test_words_that_mean_off(text):
     ("variable", "text"),
     [
         ("TILELANG_VERBOSE", "maybe"),
-        ("TILEWRIGHT_TRACE", "4"),
+        ("TILEWRIGHT_TRACE", "3"),
         ("TILEWRIGHT_TRACE", "two"),
         ("TILELANG_AUTO_TUNING_CPU_UTILITIES", "0"),
         ("TILELANG_AUTO_TUNING_CPU_UTILITIES", "nan"),

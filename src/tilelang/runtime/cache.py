@@ -92,7 +92,7 @@ class Store:
 
     def __init__(self, cache_dir: Path, limit: int = LIMIT) -> None:
         self.folder = cache_dir / NAMESPACE
-        self._limit = limit
+        self.limit = limit
 
     def path(self, key: str) -> Path:
         """Where the entry of a key is."""
@@ -142,7 +142,7 @@ class Store:
                 _remove(each.path)
         entries = self.entries()
         total = sum(each.size for each in entries)
-        wanted = total if total <= self._limit else self._limit * 3 // 4
+        wanted = total if total <= self.limit else self.limit * 3 // 4
         for each in entries:
             if total <= wanted:
                 return
