@@ -45,6 +45,31 @@ class Declined:
 
 
 @dataclass
+class Decisions:
+    """What the passes decided: what they declined, and in words what they chose."""
+
+    declined: list[Declined] = field(default_factory=list[Declined])
+    notes: list[str] = field(default_factory=list[str])
+
+    def hear(self, program: Program) -> None:
+        """What the passes left in a program for the report: kind, sentence and place of each."""
+        for kind, text, place in dict(program.attrs).get("notes", ()):
+            if kind == "declined":
+                made = Declined(text, place)
+                if made not in self.declined:
+                    self.declined.append(made)
+            else:
+                line = f"{kind}: {text}" + (f" ({shown_place(place)})" if place else "")
+                if line not in self.notes:
+                    self.notes.append(line)
+
+    def lines(self) -> list[str]:
+        """All of it in words."""
+        found = [*self.notes, *(f"declined: {each}" for each in self.declined)]
+        return found or ["no optimisation was declined"]
+
+
+@dataclass
 class Step:
     """A part of the compiler's work on one kernel."""
 
@@ -55,13 +80,15 @@ class Step:
 
 @dataclass
 class Trace:
-    """One compilation. `name` is the kernel's; `outcome` says in words how it came about."""
+    """One compilation. `name` is the kernel's; `outcome` says in words how it came about.
+
+    `decisions` is None where they were made for an equal kernel and are told with that one.
+    """
 
     name: str
     options: Options
     steps: list[Step] = field(default_factory=list[Step])
-    declined: list[Declined] = field(default_factory=list[Declined])
-    notes: list[str] = field(default_factory=list[str])
+    decisions: Decisions | None = field(default_factory=Decisions)
     outcome: str = "compiled"
 
     def __post_init__(self) -> None:
@@ -95,8 +122,8 @@ class Trace:
         """What a pass has made. Its time is that since the last stage or step."""
         self.steps.append(Step(name, (time.perf_counter() - self._mark) * 1e3, is_pass=True))
         self._record(name, node)
-        if isinstance(node, Program):
-            self._hear(node)
+        if isinstance(node, Program) and self.decisions is not None:
+            self.decisions.hear(node)
         self._mark = time.perf_counter()
 
     @contextlib.contextmanager
@@ -123,9 +150,10 @@ class Trace:
     def end(self, target: str) -> None:
         """All is done for `target`. Writes and prints the rest."""
         total = (time.perf_counter() - self._begun) * 1e3
+        decided = [] if self.decisions is None else self.decisions.lines()
         if self._full is not None:
             _write(self._full / "timings.txt", "\n".join(timings(self.steps)) + "\n")
-            _write(self._full / "decisions.txt", "\n".join(self._decisions()) + "\n")
+            _write(self._full / "decisions.txt", "\n".join(decided) + "\n")
         options = self.options
         said = f"{self.name} for {target}: {self.outcome} in {total:.1f} ms"
         if options.print_on_compilation:
@@ -133,7 +161,7 @@ class Trace:
         if options.verbose or options.trace:
             _say(said)
             where = self._full or self._dump
-            lines = [*self._decisions(), *([] if where is None else [f"trace in {where}"])]
+            lines = [*decided, *([] if where is None else [f"trace in {where}"])]
             _say(*(f"  {line}" for line in lines))
         if options.trace >= TIMINGS:
             _say(*(f"  {line}" for line in timings(self.steps)))
@@ -156,22 +184,6 @@ class Trace:
         if level and text != self._shown:
             _say(f"---- {self.name} after {name}" if number else f"---- {self.name}", text)
         self._shown = text
-
-    def _hear(self, program: Program) -> None:
-        """What the passes left for the report: kind, sentence and place of each."""
-        for kind, text, place in dict(program.attrs).get("notes", ()):
-            if kind == "declined":
-                made = Declined(text, place)
-                if made not in self.declined:
-                    self.declined.append(made)
-            else:
-                line = f"{kind}: {text}" + (f" ({shown_place(place)})" if place else "")
-                if line not in self.notes:
-                    self.notes.append(line)
-
-    def _decisions(self) -> list[str]:
-        lines = [*self.notes, *(f"declined: {each}" for each in self.declined)]
-        return lines or ["no optimisation was declined"]
 
 
 def text_of(node: Node) -> str:
@@ -245,7 +257,8 @@ def _file_name(kernel: str) -> str:
 
 
 def _say(*lines: str) -> None:
-    print(*lines, sep="\n", file=sys.stderr)
+    if lines:
+        print(*lines, sep="\n", file=sys.stderr)
 
 
 def _log(message: str) -> None:
