@@ -1,0 +1,233 @@
+"""Instructions as inline PTX, by the templates of their rows.
+
+What enters: an `Instr` and its row. What leaves: one `asm` statement. The few rows without a
+template have a function here, or in `atomics`.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelang.errors import InternalError
+from tilelang.ir.affine import bounds
+from tilelang.ir.expr import Expr, Var
+from tilelang.ir.node import Effect
+from tilelang.ir.thread import Instr, Operand, Slot, Space, TensorMap
+from tilelang.isa.instr import InstrRow, OperandRow
+from tilelang.targets.cuda import descriptors
+from tilelang.targets.cuda.expressions import Expressions
+from tilelang.targets.cuda.places import pointer, register_words, shared_address
+from tilelang.targets.cuda.types import PTX_TYPES, constraint, registers, value_type
+
+POLICIES = {
+    "evict_normal": "0x1000000000000000",
+    "evict_first": "0x12F0000000000000",
+    "evict_last": "0x14F0000000000000",
+}
+"""L2 cache policies, as createpolicy.fractional makes them for all of an access."""
+
+_MEMORY = (Space.GLOBAL, Space.SHARED, Space.LOCAL, Space.TENSOR)
+
+
+@dataclass
+class _Asm:
+    """The operands of one asm statement: (constraint, C++ expression), numbered in this order."""
+
+    outs: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    ins: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    fields: dict[str, str] = field(default_factory=dict[str, str])
+    memory: bool = False
+
+
+class Instructions:
+    """The instructions of one kernel."""
+
+    def __init__(self, x: Expressions) -> None:
+        self.x = x
+
+    def emit(self, stmt: Instr, row: InstrRow, ties: Sequence[tuple[str, str]] = ()) -> None:
+        """One instruction; `ties` are registers (constraint, text) whose reads stay below it."""
+        special = _SPECIAL.get(stmt.row)
+        if special is not None:
+            special(self, stmt)
+            return
+        if row.template is None:
+            raise InternalError(f"no CUDA code for the row {stmt.row}")
+        asm = _Asm(memory=row.waits or bool(row.orders) or bool(row.until))
+        after: list[str] = []
+        for o, var in zip(row.results, stmt.results, strict=True):
+            after += self._result(asm, o, var)
+        pairs = [*zip(row.outs, stmt.outs, strict=True), *zip(row.ins, stmt.ins, strict=True)]
+        for o, operand in pairs:
+            self._operand(asm, o, operand)
+        asm.outs += ties
+        dtypes = {o.name: p.dtype.name for o, p in pairs if not isinstance(p, TensorMap)}
+        text = _filled(row, asm, dict(stmt.imm), dtypes)
+        self._write(text, asm)
+        for line in after:
+            self.x.code.add(line)
+
+    def _write(self, text: str, asm: _Asm) -> None:
+        outs = ", ".join(f'"{c}"({t})' for c, t in asm.outs)
+        ins = ", ".join(f'"{c}"({t})' for c, t in asm.ins)
+        clobber = ' : "memory"' if asm.memory else ""
+        self.x.code.add(f'asm volatile("{text}" : {outs} : {ins}{clobber});')
+
+    # Operands ------------------------------------------------------------------------------------
+
+    def _result(self, asm: _Asm, o: OperandRow, var: Var) -> list[str]:
+        """A scalar result; bools and bytes come in 32-bit registers."""
+        code, kind = self.x.code, value_type(var.type)
+        name = self.x.vars[var.name]
+        if kind in ("bool", "i8", "u8"):
+            raw = code.name()
+            code.add(f"u32 {raw};")
+            asm.outs.append(("=r", raw))
+            last = [
+                f"const {kind} {name} = {f'{raw} != 0' if kind == 'bool' else f'{kind}({raw})'};"
+            ]
+        else:
+            code.add(f"{kind} {name};")
+            asm.outs.append((f"={constraint(kind)}", name))
+            last = []
+        asm.fields[o.name] = f"%{len(asm.outs) - 1}"
+        return last
+
+    def _operand(self, asm: _Asm, o: OperandRow, operand: Operand) -> None:
+        match operand:
+            case TensorMap():
+                name = self.x.vars[operand.name]
+                asm.ins.append(("l", f"reinterpret_cast<u64>(&{name})"))
+                asm.memory = True
+            case Slot() if operand.array.space is Space.REGISTER:
+                self._registers(asm, o, operand)
+                return
+            case Slot():
+                asm.ins.append(self.address(operand))
+                asm.memory = True
+            case Expr():
+                kind = value_type(operand.dtype)
+                text = self.x.of(operand)
+                wide = kind in ("bool", "i8", "u8")
+                asm.ins.append((constraint(kind), f"u32({text})" if wide else text))
+        asm.fields[o.name] = f"<{len(asm.ins) - 1}>"
+
+    def address(self, slot: Slot) -> tuple[str, str]:
+        """The constraint and text of the address of elements in memory."""
+        place, index = self.x.place(slot.array.name), self.x.index(slot.index)
+        if slot.array.space is Space.SHARED:
+            return "r", shared_address(place, index, self.x.used)
+        return "l", f"reinterpret_cast<u64>({pointer(place, index)})"
+
+    def words(self, slot: Slot) -> list[str]:
+        """The registers of elements, which must begin with a whole one."""
+        form = registers(slot.dtype)
+        if not bounds(slot.index, self.x.ranges).divisible_by(form.per):
+            raise InternalError(
+                f"{slot.array.name} as an operand does not begin with a whole register"
+            )
+        place = self.x.place(slot.array.name)
+        return register_words(place, self.x.index(slot.index), slot.count)
+
+    def _registers(self, asm: _Asm, o: OperandRow, slot: Slot) -> None:
+        kind = registers(slot.dtype).word
+        letter = "r" if kind == "bool" else constraint(kind)
+        names: list[str] = []
+        for text in self.words(slot):
+            if o.effect & Effect.WRITE:
+                asm.outs.append((("+" if o.effect & Effect.READ else "=") + letter, text))
+                names.append(f"%{len(asm.outs) - 1}")
+            else:
+                asm.ins.append((letter, text))
+                names.append(f"<{len(asm.ins) - 1}>")
+        asm.fields[o.name] = "{" + ", ".join(names) + "}"
+
+
+def _filled(row: InstrRow, asm: _Asm, imm: Mapping[str, Any], dtypes: Mapping[str, str]) -> str:
+    """The template with operands and immediates in their places."""
+    out: list[str] = []
+    given = {i.name: imm.get(i.name) for i in row.imm}
+    for literal, name, spec, _ in string.Formatter().parse(row.template or ""):
+        out.append(literal)
+        if name is None:
+            continue
+        base, _, attribute = name.partition(".")
+        if base in given:
+            out.append(_immediate(given[base], spec or ""))
+        elif attribute:
+            out.append(_type_name(attribute, dtypes[base]))
+        else:
+            out.append(asm.fields[base])
+    text = "".join(out)
+    for k in reversed(range(len(asm.ins))):  # outputs are numbered first, and all are known now
+        text = text.replace(f"<{k}>", f"%{k + len(asm.outs)}")
+    return text
+
+
+def _immediate(value: Any, spec: str) -> str:
+    chosen, _, other = spec.partition("|")
+    if not spec:
+        return str(value)
+    if value is None or value is False:
+        return other
+    return chosen.replace("%", POLICIES.get(str(value), str(value)))
+
+
+def _type_name(attribute: str, dtype: str) -> str:
+    if attribute == "ptx_bits":
+        return "b" + PTX_TYPES[dtype][1:]
+    name = PTX_TYPES[dtype]
+    return f"noftz.{name}" if attribute == "ptx_add" and name in ("f16", "bf16") else name
+
+
+# Rows without a template -------------------------------------------------------------------------
+
+
+_SHUFFLES = {"idx": "", "up": "_up", "down": "_down", "bfly": "_xor"}
+
+
+def _shuffle(self: Instructions, stmt: Instr) -> None:
+    """`shfl.sync` by CUDA's own function, which has it for types of 32 and 64 bits."""
+    imm = dict(stmt.imm)
+    width, mask = imm.get("width", 32), imm.get("mask", 0xFFFFFFFF) & 0xFFFFFFFF
+    value, lane = (self.x.of(e) for e in stmt.ins if isinstance(e, Expr))
+    result = stmt.results[0]
+    kind = value_type(result.type)
+    given = f"i32({value})" if result.type.bits < 32 else value
+    name = f"__shfl{_SHUFFLES[stmt.row.rpartition('.')[2]]}_sync"
+    text = f"{kind}({name}(0x{mask:X}u, {given}, {lane}, {width}))"
+    self.x.code.add(f"const {kind} {self.x.vars[result.name]} = {text};")
+
+
+def _descriptor(unit: str) -> Callable[[Instructions, Instr], None]:
+    def emit(self: Instructions, stmt: Instr) -> None:
+        imm = dict(stmt.imm)
+        fixed = descriptors.matrix(
+            unit, swizzle=imm["swizzle"], leading=imm["leading"], stride=imm["stride"]
+        )
+        slot = stmt.ins[0]
+        if not isinstance(slot, Slot):
+            raise InternalError(f"{stmt.row} of no elements")
+        address = self.address(slot)[1]
+        name = self.x.vars[stmt.results[0].name]
+        self.x.code.add(f"const u64 {name} = 0x{fixed:X}ull | u64((({address}) & 0x3FFFFu) >> 4);")
+
+    return emit
+
+
+def _grid_sync(self: Instructions, stmt: Instr) -> None:
+    slot = stmt.outs[0]
+    self.x.used.add("grid_sync")
+    place = self.x.place(slot.array.name)
+    self.x.code.add(f"tl::grid_sync({pointer(place, self.x.index(slot.index))});")
+
+
+_SPECIAL: dict[str, Callable[[Instructions, Instr], None]] = {
+    **{f"shfl.sync.{mode}": _shuffle for mode in _SHUFFLES},
+    "wgmma.descriptor": _descriptor("wgmma"),
+    "tcgen05.descriptor": _descriptor("tcgen05"),
+    "grid.sync": _grid_sync,
+}

@@ -1,0 +1,234 @@
+"""CUDA C++ to machine code in this process, by NVRTC from its wheel; no GPU is needed.
+
+What enters: a source, the chip, and flags. What leaves: a cubin with what ptxas says of each kernel
+(registers, spills, shared memory). This module is the one that knows cuda-bindings' NVRTC, which
+has no type information. A message of the compiler leads to the author's line, since the source has
+`#line` directives.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilelang.errors import InternalError, TileError, error
+
+EXTRA = "tilewright[cuda]"
+
+# Unused names are usual in generated code: a parameter of a row, a value that only a guard needs.
+_SUPPRESSED = ("177", "550")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the compiler is told beside the source.
+
+    `fmad` lets it contract a product and a sum into one operation. `fast_math` takes approximate
+    division, square root and functions, and flushes subnormal numbers. `debug` makes debugging
+    information and no optimisation. `more` are options of the author.
+    """
+
+    fmad: bool = True
+    fast_math: bool = False
+    debug: bool = False
+    max_registers: int = 0
+    more: tuple[str, ...] = ()
+
+    def options(self, arch: str) -> list[str]:
+        """NVRTC's options."""
+        out = [
+            f"--gpu-architecture={arch}",
+            "--std=c++17",
+            f"--fmad={str(self.fmad).lower()}",
+            "--generate-line-info",
+            "--ptxas-options=-v",
+            f"--diag-suppress={','.join(_SUPPRESSED)}",
+        ]
+        out += ["--use_fast_math"] if self.fast_math else []
+        out += ["--device-debug"] if self.debug else []
+        out += [f"--maxrregcount={self.max_registers}"] if self.max_registers else []
+        return [*out, *self.more]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What ptxas says of one kernel: registers of a thread at launch, bytes of its stack frame, of
+    spill stores and loads, of static shared memory; named barriers.
+    """
+
+    registers: int = 0
+    stack: int = 0
+    spill_stores: int = 0
+    spill_loads: int = 0
+    shared: int = 0
+    barriers: int = 0
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Machine code of one chip. `warnings` are lines of the compiler's log that are no facts."""
+
+    code: bytes
+    arch: str
+    resources: dict[str, Resources] = field(default_factory=dict[str, Resources])
+    warnings: tuple[str, ...] = ()
+
+
+# cuda-bindings -----------------------------------------------------------------------------------
+
+
+def missing_package() -> str:
+    """The package that is not installed; empty if all are."""
+    for name, package in (("cuda.bindings", "cuda-bindings"), ("nvidia", "nvidia-cuda-nvrtc")):
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            return package
+    return ""
+
+
+def not_installed(package: str) -> TileError:
+    """The error that says what to install."""
+    return error(
+        "target",
+        f"the CUDA target needs the package {package}, which is not installed",
+        expected=f"the extra of this project that has it: pip install '{EXTRA}'",
+        got=f"no {package}",
+        help="target='cpu' or 'emulate:sm_90a' runs the kernel without it",
+    )
+
+
+@functools.cache
+def _api() -> Any:
+    package = missing_package()
+    if package:
+        raise not_installed(package)
+    return importlib.import_module("cuda.bindings.nvrtc")
+
+
+def _checked(answer: tuple[Any, ...]) -> Any:
+    code, *rest = answer
+    if code:
+        name = _api().nvrtcGetErrorString(code)[1].decode()
+        raise InternalError(f"NVRTC: {name}")
+    return rest[0] if rest else None
+
+
+@functools.cache
+def version() -> str:
+    """NVRTC's version, as in 13.5."""
+    code, major, minor = _api().nvrtcVersion()
+    if code:
+        raise InternalError("NVRTC tells no version")
+    return f"{major}.{minor}"
+
+
+@functools.cache
+def include_folder() -> str:
+    """The folder with CUDA's own headers, of the wheel nvidia-cuda-runtime; empty without it.
+
+    Emitted sources need none; an author's own device code may.
+    """
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec.submodule_search_locations or []) if spec is not None else []:
+        for folder in sorted(Path(root).glob("*/include")):
+            if (folder / "cuda_fp16.h").is_file():
+                return str(folder)
+    return ""
+
+
+# Compiling ---------------------------------------------------------------------------------------
+
+
+def compile_source(text: str, arch: str, flags: Flags | None = None) -> Cubin:
+    """The machine code of `text` for `arch` (sm_90a, say).
+
+    Raises `InternalError` with the compiler's messages where the source does not compile, or where
+    ptxas gave up what the source asks for (its messages C75xx: wgmma that it has serialised, a
+    register count that it ignores).
+    """
+    api = _api()
+    chosen = flags or Flags()
+    options = chosen.options(arch)
+    if "#include" in text and include_folder():
+        options.append(f"--include-path={include_folder()}")
+    program = _checked(api.nvrtcCreateProgram(text.encode(), b"tilewright.cu", 0, None, None))
+    try:
+        encoded = [o.encode() for o in options]
+        code = api.nvrtcCompileProgram(program, len(encoded), encoded)[0]
+        log = _text(program, "ProgramLog")
+        if code:
+            raise InternalError(f"the emitted CUDA does not compile for {arch}\n{_shown(log)}")
+        resources, warnings = read_log(log)
+        given_up = [line for line in warnings if re.search(r"\bC75\d\d\b", line)]
+        if given_up and not chosen.debug:
+            raise InternalError(
+                f"ptxas does not do for {arch} what the kernel asks for\n" + "\n".join(given_up)
+            )
+        return Cubin(_bytes(program, "CUBIN"), arch, resources, tuple(warnings))
+    finally:
+        api.nvrtcDestroyProgram(program)
+
+
+def _bytes(program: Any, what: str) -> bytes:
+    api = _api()
+    size = _checked(getattr(api, f"nvrtcGet{what}Size")(program))
+    buffer = bytearray(size)
+    view = bytes(buffer)
+    _checked(getattr(api, f"nvrtcGet{what}")(program, view))
+    return view
+
+
+def _text(program: Any, what: str) -> str:
+    return _bytes(program, what).rstrip(b"\0").decode(errors="replace")
+
+
+def _shown(log: str) -> str:
+    """The errors of a log, without ptxas's facts."""
+    lines = [line for line in log.splitlines() if line.strip() and "ptxas info" not in line]
+    return "\n".join(lines[:40])
+
+
+_ENTRY = re.compile(r"(?:Compiling entry function|Function properties for) '?(\w+)'?")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(?:, used (\d+) barriers)?(?:.*?(\d+) bytes smem)?")
+_FACTS = re.compile(r"ptxas info\s*: (?!\(C\d+\))|ptxas\s+\.\s|bytes stack frame|^Remark:|^\s*$")
+
+
+def read_log(log: str) -> tuple[dict[str, Resources], list[str]]:
+    """What a log says of each kernel, and its other lines."""
+    found: dict[str, dict[str, int]] = {}
+    others: list[str] = []
+    entry = ""
+    for line in log.splitlines():
+        named = _ENTRY.search(line)
+        entry = named.group(1) if named else entry
+        facts = found.setdefault(entry, {}) if entry else {}
+        facts |= dict(_numbers(line))
+        if not _FACTS.search(line):
+            others.append(line.rstrip())
+    return {
+        name: Resources(**facts) for name, facts in found.items() if "registers" in facts
+    }, others
+
+
+def _numbers(line: str) -> Iterator[tuple[str, int]]:
+    stack = _STACK.search(line)
+    if stack:
+        yield from zip(
+            ("stack", "spill_stores", "spill_loads"), map(int, stack.groups()), strict=True
+        )
+    used = _USED.search(line)
+    if used:
+        registers, barriers, shared = used.groups()
+        yield "registers", int(registers)
+        yield "barriers", int(barriers or 0)
+        yield "shared", int(shared or 0)
