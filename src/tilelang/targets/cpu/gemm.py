@@ -30,7 +30,7 @@ WAYS = (
     8  # of the first cache; fewer sets than lines in flight are what matters, not the exact number
 )
 CHAINS = 8  # sums in flight that keep two multipliers with a latency of four busy
-REUSED = 32  # rows of A for which copying a panel of B is worth while
+REUSED = 48  # rows of A for which copying a panel of B is worth while
 
 
 def gemm_tile(  # noqa: PLR0913 - the operands and immediates of the row
@@ -121,21 +121,39 @@ def split(total: int, most: int) -> list[Panels]:
     return [p for p in found if p.count]
 
 
-def plan(m: int, vectors: int, registers: int) -> list[tuple[Panels, list[Panels]]]:
+def plan(
+    m: int, vectors: int, registers: int, temporaries: int = 0
+) -> list[tuple[Panels, list[Panels]]]:
     """Panels of columns (in vectors), and for each of them its panels of rows.
 
-    A quarter of the registers is left for the operands. Of all widths the one is taken whose
-    micro-kernels need the fewest cycles by the measure of `_cycles`.
+    Of all widths the one is taken whose micro-kernels need the fewest cycles by the measure of
+    `_cycles`; among equals the one nearest to two vectors. `temporaries` is how many registers one
+    multiplication needs beside its operands and its result.
     """
-    sums = registers * 3 // 4
     best: tuple[float, list[tuple[Panels, list[Panels]]]] | None = None
-    for most in sorted(range(1, min(vectors, sums) + 1), key=lambda w: abs(w - 2)):
-        found = [(p, split(m, sums // p.size)) for p in split(vectors, most)]
+    for most in sorted(range(1, vectors + 1), key=lambda w: abs(w - 2)):
+        rows = _most_rows(most, registers, temporaries)
+        if not rows:
+            break
+        columns = split(vectors, most)
+        found = [(p, split(m, _most_rows(p.size, registers, temporaries))) for p in columns]
         cost = sum(p.count * r.count * _cycles(r.size, p.size) for p, rows in found for r in rows)
         if best is None or cost < best[0]:
             best = cost, found
-    assert best is not None  # there is a width, since there is a vector
+    assert best is not None  # a panel of one vector always has rows
     return best[1]
+
+
+def _most_rows(width: int, registers: int, temporaries: int) -> int:
+    """How many rows of `width` vectors stay in registers, beside the operands of a step.
+
+    These are the shorter side of the panel, and two elements of the other one under way. A quarter
+    of the registers is left for them at least. 0 if not even one row fits.
+    """
+    for rows in range(registers * 3 // 4 // width, 0, -1):
+        if rows * width + min(rows, width) + 2 + temporaries <= registers:
+            return rows
+    return 0
 
 
 def _cycles(rows: int, vectors: int) -> float:
@@ -198,7 +216,8 @@ class _Product:
     def _columns(self, host: Host) -> Iterator[_Columns]:
         tail = self.shape.n % self.lanes
         vectors = -(-self.shape.n // self.lanes)
-        for p, rows in plan(self.shape.m, vectors, host.registers):
+        temporaries = self.vectors.temporaries
+        for p, rows in plan(self.shape.m, vectors, host.registers, temporaries):
             end = p.start + p.count * p.size
             partial = int(tail > 0 and end == vectors)
             if p.count > partial:
@@ -268,16 +287,25 @@ class _Product:
         sums = self._start(out, width, tail, piece.clear)
         if shape.k:
             with loop(code, piece.deep, sums) as (k, sums):
-                right = vectors.load_row(self._at(b.at, k, b.stride), width, b.tail)
-                left = self._at(a, k, shape.a_col)
-                for i in range(rows):
-                    at = self._at(left, number("i64", i), shape.a_row)
-                    x = code.splat(code.load(shape.kind, at, shape.size), self.lanes)
-                    for j, y in enumerate(right):
-                        place = i * width + j
-                        sums[place] = vectors.add_product(x, y, sums[place])
+                at_a, at_b = self._at(a, k, shape.a_col), self._at(b.at, k, b.stride)
+                left: dict[int, Value] = {}
+                right: dict[int, Value] = {}
+                # The shorter side stays in registers during the step, the other one passes by.
+                places = [(i, j) for i in range(rows) for j in range(width)]
+                for i, j in sorted(places, key=lambda at: at[rows < width]):
+                    if i not in left:
+                        left[i] = self._element(at_a, i)
+                    if j not in right:
+                        right[j] = vectors.load(at_b, j, b.tail if j == width - 1 else 0)
+                    n = i * width + j
+                    sums[n] = vectors.add_product(left[i], right[j], sums[n])
         for i, at in enumerate(out):
             vectors.store_row(sums[i * width : (i + 1) * width], at, tail)
+
+    def _element(self, at: Value, row: int) -> Value:
+        """One element of a column of A, in all lanes."""
+        at = self._at(at, number("i64", row), self.shape.a_row)
+        return self.code.splat(self.code.load(self.shape.kind, at, self.shape.size), self.lanes)
 
     def _start(self, out: Sequence[Value], width: int, tail: int, clear: Value) -> list[Value]:
         """The panel of C as it is, or zeros."""
@@ -328,6 +356,8 @@ class _Vectors:
         self.kind = vector(self.element, self.lanes)
         self.is_float = self.element in ("float", "double")
         self.fused = host.has("fma") or host.triple.startswith(("aarch64", "arm64"))
+        # Products of 64-bit integers are made of several of 32 bits.
+        self.temporaries = 3 if self.element == "i64" else 0 if self.is_float and self.fused else 1
         self.masked_loads = host.has("avx")
         self.masked_stores = host.has("avx512f")  # before, they are slower than stores of parts
 
@@ -339,11 +369,14 @@ class _Vectors:
             return self.code.intrinsic("fma", x, y, total)
         return self.code.op("fadd", self.code.op("fmul", x, y), total)
 
+    def load(self, at: Value, index: int, count: int) -> Value:
+        """Vector `index` after `at`; only its first `count` lanes, unless that is 0."""
+        at = self._place(at, index)
+        return self._load_part(at, count) if count else self.code.load(self.kind, at, self.size)
+
     def load_row(self, at: Value, width: int, tail: int) -> list[Value]:
         """`width` vectors; of the last only the first `tail` lanes, unless that is 0."""
-        full = width - (tail > 0)
-        found = [self.code.load(self.kind, self._place(at, j), self.size) for j in range(full)]
-        return [*found, self._load_part(self._place(at, full), tail)] if tail else found
+        return [self.load(at, j, tail if j == width - 1 else 0) for j in range(width)]
 
     def store_row(self, row: Sequence[Value], at: Value, tail: int) -> None:
         """The reverse of `load_row`."""
