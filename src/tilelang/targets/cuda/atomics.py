@@ -15,7 +15,7 @@ from tilelang.ir.expr import BinaryOp, Expr
 from tilelang.ir.thread import Instr, Slot, Space
 from tilelang.targets.cuda.expressions import Expressions
 from tilelang.targets.cuda.places import Place, of_raw_bits, pointer, raw_bits
-from tilelang.targets.cuda.types import value_type
+from tilelang.targets.cuda.types import memory_bits, value_type
 
 _OPERATORS = {"add": BinaryOp.ADD, "max": BinaryOp.MAX, "min": BinaryOp.MIN, "or": BinaryOp.BITOR}
 _BEFORE = ("release", "acq_rel", "seq_cst")
@@ -62,24 +62,24 @@ class Updates:
             self.code.add(_FENCE)
 
     def _load(self, place: Place, index: str) -> str:
-        if place.dtype.is_subbyte or place.is_register:
+        if place.is_register:
             return self.x.memory.read(place, index, {})
-        kind = f"u{place.dtype.bits}"
+        kind = f"u{memory_bits(place.dtype)}"
         at = f"*reinterpret_cast<const volatile {kind}*>({pointer(place, index)})"
         return self._value(place.dtype, at)
 
     def _store(self, place: Place, index: str, value: str) -> None:
-        if place.dtype.is_subbyte or place.is_register:
+        if place.is_register:
             self.x.memory.write(place, index, value, {})
             return
-        kind = f"u{place.dtype.bits}"
+        kind = f"u{memory_bits(place.dtype)}"
         at = f"*reinterpret_cast<volatile {kind}*>({pointer(place, index)})"
         self.code.add(f"{at} = {raw_bits(place.dtype, value)};")
 
     def _value(self, dtype: DType, raw: str) -> str:
         """A name for the scalar of these bits."""
         name = self.code.name()
-        self.code.add(f"const u{dtype.bits} {name} = {raw};")
+        self.code.add(f"const u{memory_bits(dtype)} {name} = {raw};")
         return of_raw_bits(dtype, name)
 
     def _updated(self, place: Place, index: str, op: str, value: str, *, alone: bool) -> str:
@@ -98,13 +98,11 @@ class Updates:
             return (
                 f"{value_type(dtype)}(atomic{op.capitalize()}({at}, {native_cast(native, value)}))"
             )
-        if dtype.is_subbyte:
-            raise InternalError(f"an atomic update of {dtype}, which shares its byte")
         return self._swapped(place, index, op, value)
 
     def _swapped(self, place: Place, index: str, op: str, value: str) -> str:
         """By compare and swap of the element's bits."""
-        dtype, kind = place.dtype, f"u{place.dtype.bits}"
+        dtype, kind = place.dtype, f"u{memory_bits(place.dtype)}"
         self.x.used |= {"updated", "cas"}
         given, old, before = (self.code.name() for _ in range(3))
         self.code.add(f"const {value_type(dtype)} {given} = {value};")

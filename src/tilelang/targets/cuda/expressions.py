@@ -43,7 +43,7 @@ from tilelang.targets.cuda import functions, vectors
 from tilelang.targets.cuda.conversions import F32, Conversions
 from tilelang.targets.cuda.places import Memory, Place, pointer, raw_bits, shared_address
 from tilelang.targets.cuda.text import Code
-from tilelang.targets.cuda.types import computes_in, value_type
+from tilelang.targets.cuda.types import access_bytes, computes_in, value_type
 from tilelang.targets.cuda.vectors import Vector, of_lanes, of_words
 
 _RING = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
@@ -273,7 +273,7 @@ class Expressions:
             case Const():
                 return of_lanes(base, [constant(e.value, base)] * count)
             case Elem():
-                align = e.align or e.dtype.bytes
+                align = e.align or access_bytes(e.dtype)
                 place = self.place(e.array.name)
                 index = self.index(e.index)
                 return self.memory.read_vector(place, index, count, align, dict(e.hints))

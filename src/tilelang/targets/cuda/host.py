@@ -54,6 +54,7 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.targets.cuda.statements import Failure, Notes
+from tilelang.targets.cuda.types import memory_bits
 
 _PLAIN = {
     BinaryOp.ADD: "+",
@@ -182,7 +183,7 @@ class HostWriter:
         array = stmt.array
         if array.size is None:
             raise InternalError(f"the workspace {array.name} has no size")
-        size = f"({self.of(array.size)} * {array.type.bits} + 7) // 8"
+        size = f"{self.of(array.size)} * {memory_bits(array.type) // 8}"
         attrs = ", zero=True" if stmt.init is not None else ""
         self.add(f"{self.bound(array.name)} = host.workspace({size}{attrs})")
 
@@ -212,7 +213,8 @@ class HostWriter:
             case Var():
                 return self.names[e.name]
             case Addr(array=Array() as array) if e.type.is_handle:
-                return f"({self.names[array.name]} + {self.of(e.index)} * {array.type.bits} // 8)"
+                size = memory_bits(array.type) // 8
+                return f"({self.names[array.name]} + {self.of(e.index)} * {size})"
             case Binary() if is_countable(e.a.dtype):
                 return self._binary(e)
             case Unary(op=UnaryOp.NOT):

@@ -14,7 +14,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import InternalError
 from tilelang.ir.thread import Array, Space
 from tilelang.targets.cuda.text import Code
-from tilelang.targets.cuda.types import memory_type, registers, value_type
+from tilelang.targets.cuda.types import memory_bits, memory_type, registers, value_type
 from tilelang.targets.cuda.vectors import (
     Vector,
     lane_bits,
@@ -63,28 +63,17 @@ def _scaled(index: str, factor: int) -> str:
     return index if factor == 1 else f"({index}) * {factor}"
 
 
-def bytes_before(place: Place, index: str) -> str:
-    """The byte offset of an element."""
-    bits = place.dtype.bits
-    if bits % 8 == 0:
-        return _scaled(index, bits // 8)
-    known = literal(index)
-    return str(known * bits // 8) if known is not None else f"({index}) * {bits} / 8"
-
-
 def pointer(place: Place, index: str) -> str:
     """The generic address of an element."""
     if place.is_register:
         raise InternalError(f"the address of the register {place.name}")
-    if place.dtype.is_subbyte:
-        return f"{place.name} + {bytes_before(place, index)}"
     return f"{place.name} + ({index})"
 
 
 def shared_address(place: Place, index: str, used: set[str]) -> str:
     """The address of an element in the window of shared memory, a u32."""
     if place.pool:
-        return f"{place.pool} + u32({bytes_before(place, index)})"
+        return f"{place.pool} + u32({_scaled(index, memory_bits(place.dtype) // 8)})"
     used.add("smem")
     return f"tl::smem({pointer(place, index)})"
 
@@ -139,6 +128,11 @@ def _write_register(place: Place, index: str, value: str, used: set[str]) -> str
     used.add("word_set")
     raw = lane_bits(place.dtype, value)
     return f"{word} = tl::word_set<{form.bits}>({word}, {at}, {raw});"
+
+
+def _has_spare_bits(dtype: DType) -> bool:
+    """Whether a byte in memory has bits that the type does not use."""
+    return dtype.is_float and dtype.row.code_bits < 8
 
 
 # Memory ------------------------------------------------------------------------------------------
@@ -197,27 +191,24 @@ class Memory:
         dtype = place.dtype
         if place.is_register:
             return _read_register(place, index)
-        if hints and _operator(hints, "ld", place.array.space) and dtype.bits >= 8:
-            return self.read_vector(place, index, 1, dtype.bytes, hints).lanes[0]
-        if dtype.is_subbyte:
-            self.used.add("bits_get")
-            return lane_of_bits(dtype, f"tl::bits_get<{dtype.bits}>({place.name}, {index})")
+        if hints and _operator(hints, "ld", place.array.space):
+            size = memory_bits(dtype) // 8
+            return self.read_vector(place, index, 1, size, hints).lanes[0]
         element = f"{place.name}[{index}]"
-        return f"({element} != 0)" if dtype.is_bool else element
+        plain = memory_type(dtype) == value_type(dtype) and not _has_spare_bits(dtype)
+        return element if plain else lane_of_bits(dtype, f"u32({element})")
 
     def write(self, place: Place, index: str, value: str, hints: Hints) -> None:
         """An element."""
         dtype = place.dtype
         if place.is_register:
             self.code.add(_write_register(place, index, value, self.used))
-        elif hints and _operator(hints, "st", place.array.space) and dtype.bits >= 8:
-            self.write_vector(place, index, of_lanes(dtype, [value]), dtype.bytes, hints)
-        elif dtype.is_subbyte:
-            self.used.add("bits_set")
-            raw = lane_bits(dtype, value)
-            self.code.add(f"tl::bits_set<{dtype.bits}>({place.name}, {index}, {raw});")
+        elif hints and _operator(hints, "st", place.array.space):
+            size = memory_bits(dtype) // 8
+            self.write_vector(place, index, of_lanes(dtype, [value]), size, hints)
         else:
-            self.code.add(f"{place.name}[{index}] = {value};")
+            raw = f"u8({lane_bits(dtype, value)})" if dtype.is_subbyte else value
+            self.code.add(f"{place.name}[{index}] = {raw};")
 
     # Several elements ------------------------------------------------------------------------
 
@@ -226,10 +217,7 @@ class Memory:
         dtype = place.dtype
         if place.is_register:
             return self._from_registers(place, index, count)
-        size = count * dtype.bits // 8
-        if size * 8 != count * dtype.bits:
-            lanes = [self.read(place, f"({index}) + {k}", {}) for k in range(count)]
-            return of_lanes(dtype, lanes)
+        size = count * memory_bits(dtype) // 8
         operator = _operator(hints, "ld", place.array.space)
         at = self._start(place, index)
         words = [""] * (-(-size // 4))
@@ -254,11 +242,7 @@ class Memory:
         if place.is_register:
             self._to_registers(place, index, value)
             return
-        size = value.count * dtype.bits // 8
-        if size * 8 != value.count * dtype.bits:
-            for k, lane in enumerate(value.lanes):
-                self.write(place, f"({index}) + {k}", lane, {})
-            return
+        size = value.count * memory_bits(dtype) // 8
         operator = _operator(hints, "st", place.array.space)
         at = self._start(place, index)
         words = value.words
@@ -318,7 +302,7 @@ class Memory:
 
     def _from_registers(self, place: Place, index: str, count: int) -> Vector:
         form, known = registers(place.dtype), literal(index)
-        whole = form.per > 1 and count % form.per == 0 and form.bits == place.dtype.bits
+        whole = form.per > 1 and count % form.per == 0
         if whole and known is not None and known % form.per == 0:
             return of_words(place.dtype, count, register_words(place, index, count))
         lanes = [_read_register(place, added(index, k)) for k in range(count)]
@@ -326,7 +310,7 @@ class Memory:
 
     def _to_registers(self, place: Place, index: str, value: Vector) -> None:
         form, known = registers(place.dtype), literal(index)
-        whole = form.per > 1 and value.count % form.per == 0 and form.bits == place.dtype.bits
+        whole = form.per > 1 and value.count % form.per == 0
         if whole and known is not None and known % form.per == 0:
             names = register_words(place, index, value.count)
             for name, word in zip(names, value.words, strict=True):
@@ -352,7 +336,7 @@ def raw_bits(dtype: DType, x: str) -> str:
     if dtype.bits == 64:
         return wide_bits(dtype, x)
     bits = lane_bits(dtype, x)
-    return bits if dtype.bits == 32 else f"u{max(8, dtype.bits)}({bits})"
+    return bits if dtype.bits == 32 else f"u{memory_bits(dtype)}({bits})"
 
 
 def of_raw_bits(dtype: DType, x: str) -> str:
@@ -369,5 +353,4 @@ def declaration(place: Place, size: int, align: int) -> str:
         form = registers(dtype)
         return f"{form.word} {place.name}[{max(1, form.words(size))}];"
     head = f"alignas({align}) " if align else ""
-    count = -(-size * dtype.bits // 8) if dtype.is_subbyte else size
-    return f"{head}{memory_type(dtype)} {place.name}[{max(1, count)}];"
+    return f"{head}{memory_type(dtype)} {place.name}[{max(1, size)}];"

@@ -354,22 +354,6 @@ __device__ inline float rsqrt_rounded(float x, i32 mode) {
 _MEMORY = r"""
 //- smem
 __device__ __forceinline__ u32 smem(const void* p) { return u32(__cvta_generic_to_shared(p)); }
-//- bits_get
-template <i32 BITS> __device__ u32 bits_get(const u8* p, i64 index) {
-  const i64 at = index * BITS;
-  u32 word = p[at >> 3];
-  if (8 % BITS != 0 && (at & 7) + BITS > 8) word |= u32(p[(at >> 3) + 1]) << 8;
-  return word >> (at & 7) & ((1u << BITS) - 1);
-}
-//- bits_set
-template <i32 BITS> __device__ void bits_set(u8* p, i64 index, u32 value) {
-  const i64 at = index * BITS;
-  const u32 shift = u32(at & 7), mask = (1u << BITS) - 1;
-  value &= mask;
-  p[at >> 3] = u8((p[at >> 3] & ~(mask << shift)) | value << shift);
-  if (8 % BITS != 0 && shift + BITS > 8)
-    p[(at >> 3) + 1] = u8((p[(at >> 3) + 1] & ~(mask >> (8 - shift))) | value >> (8 - shift));
-}
 //- word_set
 // Element `at` of `BITS` bits in a word of registers.
 template <i32 BITS> __device__ __forceinline__ u32 word_set(u32 word, i32 at, u32 value) {

@@ -40,7 +40,7 @@ from tilelang.targets.cuda.expressions import Expressions
 from tilelang.targets.cuda.instructions import Instructions
 from tilelang.targets.cuda.places import Place, declaration, register_words
 from tilelang.targets.cuda.text import Code
-from tilelang.targets.cuda.types import constraint, memory_type, registers, value_type
+from tilelang.targets.cuda.types import access_bytes, constraint, memory_type, registers, value_type
 
 WGMMA_WAIT = "wgmma.wait_group"
 
@@ -181,8 +181,7 @@ class Statements:
         if stmt.offset is None:
             place = Place(name, array, size)
             align = f"alignas({max(array.align, 16)})"
-            count = max(1, -(-size * array.type.bits // (8 * array.type.base.bytes)))
-            self.code.add(f"__shared__ {align} {kind} {name}[{count}];")
+            self.code.add(f"__shared__ {align} {kind} {name}[{max(1, size)}];")
         else:
             place = Place(name, array, size, pool=f"tl_pool + {stmt.offset}u")
             at = f"tl_shared + {stmt.offset}"
@@ -207,7 +206,7 @@ class Statements:
         value = self.x.vector(stmt.value)
         if any("[" in t for t in (value.by_word or value.lanes)):
             value = self.x.frozen(value)  # all is read before any of it is written
-        align = stmt.align or stmt.value.dtype.bytes
+        align = stmt.align or access_bytes(stmt.value.dtype)
         self.x.memory.write_vector(place, index, value, align, hints)
 
     # Control -------------------------------------------------------------------------------------

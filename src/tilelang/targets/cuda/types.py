@@ -6,9 +6,10 @@ their bits: the emitter knows what they are, and no header is needed.
 
 - A value: `f16` and `bf16` are 16-bit integers, narrower floats, int4 and uint4 bytes (int4 with
   its sign), a handle is a 64-bit integer.
-- Memory: elements of fewer than 8 bits are packed, low bits first; a bool is a byte.
+- Memory: an element takes the bytes of its NumPy storage, so one of fewer than 8 bits, or a bool,
+  takes a byte.
 - Registers (arrays in REGISTER space, vector values): elements of fewer than 32 bits are packed in
-  32-bit words, low bits first, so that instructions take them as they are; bools are not packed.
+  32-bit words as memory has them, so that instructions take them as they are; bools are not packed.
 """
 
 from __future__ import annotations
@@ -55,10 +56,18 @@ def value_type(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """The C++ type that an array in memory is a run of; bytes where elements share them."""
-    if dtype.is_subbyte or dtype.is_bool:
-        return "u8"
-    return value_type(dtype)
+    """The C++ type of an element in memory."""
+    return "u8" if dtype.is_subbyte or dtype.is_bool else value_type(dtype)
+
+
+def memory_bits(dtype: DType) -> int:
+    """The bits that an element takes in memory."""
+    return 8 * dtype.base.numpy.itemsize
+
+
+def access_bytes(dtype: DType) -> int:
+    """The bytes of an access of this scalar or vector type."""
+    return dtype.lanes * memory_bits(dtype) // 8
 
 
 def computes_in(dtype: DType) -> DType:
@@ -83,7 +92,7 @@ def registers(dtype: DType) -> Registers:
     """How elements of a scalar dtype lie in registers."""
     if dtype.is_bool or dtype.bits >= 32:
         return Registers(value_type(dtype), 1, max(dtype.bits, 32))
-    bits = 8 if 4 < dtype.bits < 8 else dtype.bits  # six bits have a byte
+    bits = memory_bits(dtype)
     return Registers("u32", 32 // bits, bits)
 
 

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tilelang.dtypes import DType
-from tilelang.targets.cuda.types import value_type
-
-
-def packed_bits(dtype: DType) -> int:
-    """The bits of an element in packed words: a bool has a byte."""
-    return dtype.bits
+from tilelang.targets.cuda.types import memory_bits, value_type
 
 
 def lane_bits(dtype: DType, x: str) -> str:
@@ -38,10 +33,11 @@ def lane_of_bits(dtype: DType, x: str) -> str:
         return f"__uint_as_float({x})"
     if dtype.is_bool:
         return f"(u8({x}) != 0)"
-    if dtype.is_subbyte:
+    used = dtype.row.code_bits if dtype.is_float else dtype.bits
+    if used < 8:  # the caller's byte may have anything above them
         if dtype.is_int:
-            return f"i8(i32(({x}) << {32 - dtype.bits}) >> {32 - dtype.bits})"
-        return f"u8(({x}) & {(1 << dtype.bits) - 1}u)"
+            return f"i8(i32(({x}) << {32 - used}) >> {32 - used})"
+        return f"u8(({x}) & {(1 << used) - 1}u)"
     return x if kind == "u32" else f"{kind}({x})"
 
 
@@ -63,12 +59,8 @@ def lane_of_words(dtype: DType, words: Sequence[str], k: int) -> str:
     """Lane `k` of packed words."""
     if dtype.bits == 64:
         return wide_of_bits(dtype, f"(u64({words[2 * k + 1]}) << 32 | {words[2 * k]})")
-    bits = packed_bits(dtype)
-    at = k * bits
+    at = k * memory_bits(dtype)
     word, shift = words[at // 32], at % 32
-    if shift + bits > 32:  # six bits
-        word = f"({word} >> {shift} | {words[at // 32 + 1]} << {32 - shift})"
-        shift = 0
     return lane_of_bits(dtype, f"{word} >> {shift}" if shift else word)
 
 
@@ -77,14 +69,12 @@ def words_of_lanes(dtype: DType, lanes: Sequence[str]) -> list[str]:
     if dtype.bits == 64:
         wide = [wide_bits(dtype, x) for x in lanes]
         return [half for x in wide for half in (f"u32({x})", f"u32({x} >> 32)")]
-    bits = packed_bits(dtype)
+    bits = memory_bits(dtype)
     parts: list[list[str]] = [[] for _ in range(-(-len(lanes) * bits // 32))]
     for k, x in enumerate(lanes):
         at = k * bits
         raw, shift = lane_bits(dtype, x), at % 32
         parts[at // 32].append(f"{raw} << {shift}" if shift else raw)
-        if shift + bits > 32:
-            parts[at // 32 + 1].append(f"{raw} >> {32 - shift}")
     return [p[0] if len(p) == 1 else f"({' | '.join(p)})" for p in parts]
 
 

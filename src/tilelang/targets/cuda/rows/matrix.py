@@ -32,8 +32,6 @@ DTYPES: dict[str, tuple[str, ...]] = {
     "e5m2": ("float8_e5m2",),
     "s8": ("int8",),
     "u8": ("uint8",),
-    "s4": ("int4",),
-    "u4": ("uint4",),
     "s32": ("int32",),
 }
 """PTX's name of an element type -> the dtypes that an operand of it has."""
@@ -43,7 +41,7 @@ def widened(x: Values, name: str) -> Values:
     """Elements of the PTX type `name` as float64 (int64 for integers); tf32 ignores low bits."""
     if name == "tf32":
         x = (np.asarray(x, np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
-    wide = "int64" if name in ("s8", "u8", "s4", "u4", "s32") else "float64"
+    wide = "int64" if name in ("s8", "u8", "s32") else "float64"
     return converter(DType(DTYPES[name][0]), DType(wide))(x)
 
 
@@ -108,11 +106,6 @@ _SHAPES: tuple[tuple[tuple[str, str, str], tuple[tuple[int, int, int], ...], Cap
         (("s32", a, b), ((16, 8, 16), (16, 8, 32)), Capability.MMA_SYNC)
         for a in ("s8", "u8")
         for b in ("s8", "u8")
-    ),
-    *(
-        (("s32", a, b), ((16, 8, 32), (16, 8, 64)), Capability.MMA_SYNC)
-        for a in ("s4", "u4")
-        for b in ("s4", "u4")
     ),
     *((("f32", a, b), ((16, 8, 32),), Capability.FP8) for a in _F8 for b in _F8),
 )
