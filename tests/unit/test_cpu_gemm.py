@@ -184,6 +184,13 @@ def test_other_vectors(dtype: str, host: Host):
     check(dtype, (40, 23, 70), strides=(1, 40, 1024, 23), host=host)
 
 
+@pytest.mark.parametrize("k", (33, 305, 1000))
+def test_k_in_pieces_of_a_small_cache(k: int):
+    host = dataclasses.replace(llvm.host(), l1=1024)
+    check("float32", (50, 20, k), host=host)
+    check("float32", (50, 20, k), host=host, clear=True)
+
+
 def protected(flat: np.ndarray) -> tuple[mmap.mmap, int]:
     """A copy of `flat` that ends where a page begins that cannot be touched, and its address."""
     page = mmap.PAGESIZE

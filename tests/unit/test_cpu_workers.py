@@ -127,8 +127,8 @@ def kernels() -> llvm.Library:
 
 
 @functools.cache
-def code() -> bytes:
-    return workers.compiled()
+def code(spins: int = workers.SPINS) -> bytes:
+    return llvm.optimise(workers.module_text(spins)).object()
 
 
 class Run:
@@ -153,9 +153,11 @@ class Run:
         self._launch(self.kernel, self.env.ctypes.data, self.blocks, self.bytes, threads)
 
 
-@pytest.fixture(params=(1, 2, 4))
+@pytest.fixture(params=((1, None), (2, None), (4, None), (3, 1)), ids=("1", "2", "4", "drowsy"))
 def pool(request: pytest.FixtureRequest) -> Iterator[Workers]:
-    made = Workers(code(), request.param)
+    """Workers, also such that sleep at once whenever there is nothing to do."""
+    threads, spins = request.param
+    made = Workers(code() if spins is None else code(spins), threads)
     made.launch_address()
     yield made
     made.stop()
@@ -173,7 +175,7 @@ def test_every_block_runs_once(pool: Workers, blocks: int, size: int):
 
 @pytest.mark.parametrize("callers", (1, 3))
 def test_many_small_launches(pool: Workers, callers: int):
-    runs = [Run(pool, blocks=1 + 3 * n, bytes=64 + 5000 * n, turns=20) for n in range(callers)]
+    runs = [Run(pool, blocks=2 + 3 * n, bytes=64 + 5000 * n, turns=300) for n in range(callers)]
     times = 10_000 // callers
 
     def launch(run: Run) -> None:

@@ -207,8 +207,8 @@ class _Product:
         self.columns = list(self._columns(host))
         width = max(p.width for p in self.columns) * self.lanes
         most = max(16, host.l1 // 2 // (width * shape.size))
-        self.pieces = max(1, -(-shape.k // most))
-        self.deep = -(-shape.k // self.pieces)
+        self.deep = -(-shape.k // max(1, -(-shape.k // most)))
+        self.pieces = -(-shape.k // self.deep) if shape.k else 1
         self.scratch: Value | None = None
         if shape.m >= REUSED and _collide(shape.b_row * shape.size, self.deep, host):
             self.scratch = code.alloca(shape.kind, width * self.deep, LINE)

@@ -26,6 +26,7 @@ import ctypes
 import functools
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from enum import IntEnum
@@ -88,17 +89,20 @@ class _Slot(IntEnum):
 
 
 @functools.cache
-def module_text() -> str:
-    """The pool as LLVM IR; exports `tw_launch`, and what `Workers` needs to run it."""
+def module_text(spins: int = SPINS) -> str:
+    """The pool as LLVM IR; exports `tw_launch`, and what `Workers` needs to run it.
+
+    `spins` is how often a thread looks for something to do before it sleeps.
+    """
     module = Module()
     for name, kind in (("pool", f"[{_Pool.SIZE} x i8]"), ("arenas", f"[{SLOTS * SLOT} x i8]")):
         module.constants[name] = f"@{name} = internal global {kind} zeroinitializer, align 64"
     _chunks(module)
     _take_arena(module)
     _run_job(module)
-    _wait(module)
+    _wait(module, spins)
     _launch(module)
-    _work(module)
+    _work(module, spins)
     _stop(module)
     _reset(module)
     return module.text
@@ -269,10 +273,10 @@ def _run_job(module: Module) -> None:
     module.functions["run_job"] = code.text
 
 
-def _spin(code: Code, wanted: Callable[[], Value], found: str) -> None:
-    """Look `SPINS` times whether `wanted` holds and go to `found` if so; else go on."""
+def _spin(code: Code, times: int, wanted: Callable[[], Value], found: str) -> None:
+    """Look so many times whether `wanted` holds and go to `found` if so; else go on."""
     count = code.alloca("i32")
-    code.store(_i32(SPINS), count)
+    code.store(_i32(times), count)
     look, rest, tired = code.label("look"), code.label("rest"), code.label("tired")
     code.place(look)
     code.branch(wanted(), found, rest)
@@ -295,7 +299,7 @@ def _sleep(code: Code, condition: _Pool, wanted: Callable[[], Value]) -> None:
     code.place(awake)
 
 
-def _wait(module: Module) -> None:
+def _wait(module: Module, spins: int) -> None:
     """Until nobody holds a seat. The caller has closed the free ones."""
     code = _function(module, "wait", "void", [], "internal")
     end = code.label("end")
@@ -303,7 +307,7 @@ def _wait(module: Module) -> None:
     def idle(order: str) -> Value:
         return code.compare("eq", _read(code, "i64", _pool(_Pool.STATE), order), _i64(0))
 
-    _spin(code, lambda: idle("acquire"), end)
+    _spin(code, spins, lambda: idle("acquire"), end)
     _libc(code, "pthread_mutex_lock", _pool(_Pool.MUTEX))
     # This write and the look after it, and a worker's leaving and its look at WAITING after that,
     # are in one order for all: one of the two sees the other.
@@ -385,7 +389,7 @@ def _wake(code: Code, count: Value) -> None:
     _libc(code, "pthread_mutex_unlock", _pool(_Pool.MUTEX))
 
 
-def _work(module: Module) -> None:
+def _work(module: Module, spins: int) -> None:
     """`void tw_work(i64 index)`: the life of a worker, until the pool is stopped."""
     code = _function(module, "tw_work", "void", ["i64"])
     state = code.alloca("i64")
@@ -401,7 +405,7 @@ def _work(module: Module) -> None:
 
     _update(code, "add", _pool(_Pool.STARTED), _i32(1), "monotonic")
     code.place(idle)
-    _spin(code, lambda: wanted("monotonic"), join)
+    _spin(code, spins, lambda: wanted("monotonic"), join)
     _libc(code, "pthread_mutex_lock", _pool(_Pool.MUTEX))
     _update(code, "add", _pool(_Pool.SLEEPERS), _i32(1), "seq_cst")
     _sleep(code, _Pool.WORK, lambda: wanted("seq_cst"))
@@ -527,7 +531,11 @@ class Workers:
                     name=f"tilelang-worker-{index}",
                     daemon=True,
                 )
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # the process may have no more: launches do with fewer
+                    self._count = index
+                    return
                 self._running.append(thread)
 
     def stop(self) -> None:
@@ -537,8 +545,9 @@ class Workers:
         with self._lock:
             self._stopped = True
             self._stop()
+            end = time.monotonic() + 1
             for thread in self._running:
-                thread.join(timeout=1)
+                thread.join(timeout=max(0, end - time.monotonic()))
 
     def after_fork(self) -> None:
         """A pool without workers: for a new one, and for the child of a fork."""
