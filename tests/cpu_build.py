@@ -41,7 +41,7 @@ def build(loops: Sequence[Loop]) -> Loops:
     module = Module()
     for loop in loops:
         _define(module, loop)
-    machine = llvm.optimise(module.text)
+    machine = llvm.optimise(module.text, vectorise=True)
     return Loops({loop.name: loop for loop in loops}, machine.text, llvm.Library(machine.object()))
 
 

@@ -1,4 +1,4 @@
-"""Compares a lowered program, run by the interpreter of tests, with the emulator."""
+"""Compares a lowered program, interpreted and as machine code, with the emulator."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from thread_interpreter import run
 from tilelang.emulator import translate
+from tilelang.ir.expr import Call
 from tilelang.ir.read import read_program
 from tilelang.ir.text import print_program
 from tilelang.ir.thread import Program
@@ -18,7 +19,10 @@ from tilelang.isa.instr import checker
 from tilelang.isa.rows import GENERIC
 from tilelang.isa.target import parse_target
 from tilelang.passes.pipeline import lower
+from tilelang.runtime.native import NativeProgram
 from tilelang.targets import CHIPS
+from tilelang.targets.cpu.llvm import host, optimise
+from tilelang.targets.cpu.program import emit
 
 CPU = parse_target("cpu", CHIPS)
 CHECK = checker(GENERIC)
@@ -35,7 +39,8 @@ def lowered(fn: Function) -> Program:
 def check_lowered(fn: Function, *, rtol: float = 0.0, atol: float = 0.0, **args: Any) -> Program:
     """Fails unless the lowered program gives what the emulator gives, from the arrays as they are.
 
-    The program runs twice, loops in lockstep from their end the second time. Returns the program.
+    The interpreter runs it twice, loops in lockstep from their end the second time; then it runs as
+    machine code, whose maths functions may differ in the last places. Returns the program.
     """
     program = lowered(fn)
     want = copies(args)
@@ -43,10 +48,28 @@ def check_lowered(fn: Function, *, rtol: float = 0.0, atol: float = 0.0, **args:
     for backwards in (False, True):
         got = copies(args)
         run(program, got, backwards=backwards)
-        for name, x in want.items():
-            if isinstance(x, np.ndarray):
-                same(got[name], x, rtol, atol, name)
+        _all_same(got, want, rtol, atol)
+    got = copies(args)
+    native(program).run(got)
+    _all_same(got, want, rtol or _slack(fn), atol)
     return program
+
+
+def native(program: Program) -> NativeProgram:
+    """The program as machine code."""
+    built = emit(program, host())
+    return NativeProgram(built, optimise(built.text, vectorise=built.vectorise).object())
+
+
+def _slack(fn: Function) -> float:
+    """How far maths functions may be from the emulator's: a few places of float32."""
+    return 1e-6 if any(isinstance(n, Call) for n in fn.walk()) else 0.0
+
+
+def _all_same(got: Mapping[str, Any], want: Mapping[str, Any], rtol: float, atol: float) -> None:
+    for name, x in want.items():
+        if isinstance(x, np.ndarray):
+            same(got[name], x, rtol, atol, name)
 
 
 def same(got: np.ndarray, want: np.ndarray, rtol: float, atol: float, name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class Program:
     call: Callable[..., None]
     tf32: bool = False
     checked: bool = False
+    native: ClassVar[bool] = False
 
     def run(
         self, args: Mapping[str, Argument], *, observer: Observer | None = None

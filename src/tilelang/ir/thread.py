@@ -43,6 +43,7 @@ class Space(enum.Enum):
 class Array(Node):
     """A named run of `size` elements of one scalar dtype. Names are unique within a program.
 
+    An element takes the bytes of its dtype's storage, so one of fewer than 8 bits a whole byte.
     `size` is None for global memory whose extent the code does not need. `align` is the alignment
     of the first element in bytes, 0 for that of an element. Equality is by all fields.
     """

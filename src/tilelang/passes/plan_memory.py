@@ -49,7 +49,7 @@ class _Life:
     def bytes(self) -> int:
         """The size in memory."""
         size = int_value(self.array.size) if self.array.size is not None else 0
-        return ((size or 0) * self.array.type.bits + 7) // 8
+        return (size or 0) * self.array.type.numpy.itemsize
 
 
 def _planned(kernel: Kernel) -> Kernel:
@@ -78,7 +78,7 @@ def _planned(kernel: Kernel) -> Kernel:
 
 def _free_place(life: _Life, taken: list[tuple[int, int]]) -> int:
     """The lowest offset at which the array fits between those that are needed at the same time."""
-    align = max(1, life.array.align or life.array.type.bytes)
+    align = max(1, life.array.align or life.array.type.numpy.itemsize)
     at = 0
     for start, size in sorted(taken):
         if at + life.bytes <= start:

@@ -39,12 +39,13 @@ class Bound:
     """The arguments of one launch.
 
     `values` is storage or a number by parameter name, `sizes` a number by symbol, `results` what
-    the call returns, `finish` what is left to do after the launch.
+    the call returns, of `framework`; `finish` is what is left to do after the launch.
     """
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     sizes: dict[Var, int] = field(default_factory=dict[Var, int])
     results: list[Any] = field(default_factory=list[Any])
+    framework: str = "numpy"
     finish: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
 
@@ -58,10 +59,15 @@ class Given:
 
 
 class Signature:
-    """The parameters of a function, prepared for binding arguments."""
+    """The parameters of a function, prepared for binding arguments.
 
-    def __init__(self, fn: Function, outputs: Sequence[int]) -> None:
+    `poisoned` says that outputs are filled with what memory holds before the first write, so that
+    an element the kernel forgets to write is noticed.
+    """
+
+    def __init__(self, fn: Function, outputs: Sequence[int], *, poisoned: bool = True) -> None:
         self.fn = fn
+        self.poisoned = poisoned
         self.outputs = tuple(outputs)
         self.inputs = {p.name: p for n, p in enumerate(fn.params) if n not in self.outputs}
         self._used, self._written = _touched(fn)
@@ -75,7 +81,7 @@ class Signature:
             p = self.inputs[name]
             if p.buffer is None:
                 pointer = p.pointer and not isinstance(value, (int, np.integer))
-                bound.values[name] = self._address(p, value) if pointer else self._scalar(p, value)
+                bound.values[name] = self._address(p, value) if pointer else self.scalar(p, value)
                 if p.var is not None and not p.var.dtype.is_float:
                     sizes.give(p.var, int(bound.values[name]), f"argument {name}")
             elif value is None:
@@ -88,11 +94,15 @@ class Signature:
             self._check_shape(g, sizes)
             self._check_strides(g, sizes)
             bound.values[g.param.name] = self._storage(g, bound)
-        framework = arrays[0].array.framework if arrays else default_framework()
+        bound.framework = arrays[0].array.framework if arrays else default_framework()
         self._check_sizes(sizes)
         bound.sizes = sizes.values
-        self._allocate(bound, sizes, framework)
+        self._allocate(bound, sizes)
         return bound
+
+    def symbols(self) -> set[Var]:
+        """The symbols in the shapes and strides of all parameters."""
+        return {v for p in self.fn.params for v in _symbols(p)}
 
     # -- one parameter -----------------------------------------------------------------------------
 
@@ -138,7 +148,8 @@ class Signature:
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         return {name: given[name] for name in names}
 
-    def _scalar(self, p: Param, value: Any) -> int | float | bool:
+    def scalar(self, p: Param, value: Any) -> int | float | bool:
+        """An argument for a scalar parameter, as a number of its type."""
         dtype = DType("int32") if p.var is None else p.var.dtype
         known: Any = value
         if not isinstance(value, (bool, int, float)) and getattr(value, "ndim", 1) == 0:
@@ -312,7 +323,7 @@ class Signature:
             bound.finish.append(lambda: np.copyto(storage, copy))
         return copy
 
-    def _allocate(self, bound: Bound, sizes: Sizes, framework: str) -> None:
+    def _allocate(self, bound: Bound, sizes: Sizes) -> None:
         for n in self.outputs:
             p = self.fn.params[n]
             dtype, declared = _declared(p)
@@ -327,11 +338,13 @@ class Signature:
                 )
             if dtype.bits < 8 and extents:
                 width = [*extents[:-1], row_bytes(extents[-1], dtype)]
-                result, raw = allocate(width, DType("int8"), framework)
+                result, raw = allocate(width, DType("int8"), bound.framework)
                 storage = _unpacked(raw, tuple(extents), dtype, bound, written=True)
             else:
                 lanes = [dtype.lanes] if dtype.lanes > 1 else []
-                result, storage = allocate([*extents, *lanes], dtype.base, framework)
+                result, storage = allocate(
+                    [*extents, *lanes], dtype.base, bound.framework, poisoned=self.poisoned
+                )
             bound.values[p.name] = storage
             bound.results.append(result)
 

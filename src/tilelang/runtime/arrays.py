@@ -120,11 +120,12 @@ def _from_torch(torch: Any, x: Any, where: str) -> Array:
         return Array(bits.numpy().view(dtype.numpy), dtype, "torch")
 
 
-def allocate(shape: Sequence[int], dtype: DType, framework: str) -> tuple[Any, Storage]:
+def allocate(
+    shape: Sequence[int], dtype: DType, framework: str, *, poisoned: bool = True
+) -> tuple[Any, Storage]:
     """A new array of `framework` with undefined contents, and its storage.
 
-    They are what memory holds before the first write, so that an element the kernel forgets to
-    write is noticed.
+    If `poisoned`, they are what the emulator's memory holds before the first write.
     """
     torch = _torch()
     if framework == "torch" and torch is not None:
@@ -139,7 +140,8 @@ def allocate(shape: Sequence[int], dtype: DType, framework: str) -> tuple[Any, S
         storage = _from_torch(torch, result, "an output").storage
     else:
         result = storage = np.empty(tuple(shape), dtype.numpy)
-    storage[...] = poison(dtype)
+    if poisoned:
+        storage[...] = poison(dtype)
     return result, storage
 
 

@@ -9,17 +9,20 @@ from typing import Any, cast
 from tilelang.errors import (
     Diagnostic,
     Severity,
+    TileError,
     TileTypeError,
     TileValueError,
     error,
     raise_if_any,
+    warning,
 )
 from tilelang.frontend import PrimFunc
-from tilelang.isa.target import TargetLike
+from tilelang.ir.tile import Function
+from tilelang.isa.target import Target, TargetLike
 from tilelang.options import Options, ineffective, options_from
-from tilelang.runtime.kernel import Findings, JITKernel
-from tilelang.runtime.parts import check_function, translate
-from tilelang.runtime.resolve import resolve
+from tilelang.runtime.kernel import Findings, JITKernel, Runner
+from tilelang.runtime.parts import check_function, native, translate
+from tilelang.runtime.resolve import is_auto, resolve
 from tilelang.targets import CHIPS
 
 # Upstream's names for its own launch paths. There is one path here, so the choice has no effect.
@@ -62,14 +65,38 @@ def compile(
     outputs = output_positions(func, out_idx)
     findings = check_function(func.ir, resolved, chips=CHIPS)
     raise_if_any(findings)
+    auto = is_auto(target, str(options.default_target))
+    program, fallen = _program(func.ir, resolved, auto=auto)
     return JITKernel(
         func,
-        translate(func.ir, tf32=resolved.fp32_gemm == "tf32"),
+        program,
         resolved,
         outputs,
         options,
-        Findings((*func.warnings, *_heard(findings, options)), tuple(unused)),
+        Findings((*func.warnings, *_heard(findings, options), *fallen), tuple(unused)),
     )
+
+
+def _program(fn: Function, target: Target, *, auto: bool) -> tuple[Runner, list[Diagnostic]]:
+    """What carries a function out on `target`, and a warning where it is not what was hoped for.
+
+    Where the choice of the target was left to us, what the native CPU refuses runs on the emulator.
+    """
+    if target.mode != "native":
+        return translate(fn, tf32=target.fp32_gemm == "tf32"), []
+    try:
+        return native(fn, target), []
+    except TileError as e:
+        refused = e.diagnostics[0]
+        if not auto or refused.kind != "target":
+            raise
+    said = warning(
+        "target",
+        f"this kernel runs on the emulator, slowly: {refused.message}",
+        refused.loc,
+        help="target='emulate' says that this is meant",
+    )
+    return translate(fn), [said]
 
 
 def _heard(findings: Sequence[Diagnostic], options: Options) -> list[Diagnostic]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tilelang.errors import Diagnostic, InternalError, TileValueError, error
 from tilelang.frontend import PrimFunc
@@ -13,12 +13,27 @@ from tilelang.isa.target import Target
 from tilelang.options import Options
 from tilelang.runtime.arguments import Bound, Signature
 from tilelang.runtime.inspect import Snapshot, observe
-from tilelang.runtime.parts import memory_report
+from tilelang.runtime.parts import emulated, memory_report, plans
 from tilelang.runtime.resolve import description
 
 if TYPE_CHECKING:
-    from tilelang.emulator import Program
     from tilelang.passes.check import MemoryReport
+
+
+class Runner(Protocol):
+    """What carries a kernel out: the emulator's program, or a native one."""
+
+    native: ClassVar[bool]
+    """Whether it is machine code."""
+
+    @property
+    def source(self) -> str:
+        """The text of what runs."""
+        ...
+
+    def run(self, args: Mapping[str, Any]) -> Any:
+        """Run it on the storage of the arguments by name, numbers for scalars and sizes."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +61,7 @@ class JITKernel:
     def __init__(
         self,
         prim_func: PrimFunc,
-        program: Program,
+        program: Runner,
         target: Target,
         outputs: Sequence[int],
         options: Options,
@@ -58,7 +73,8 @@ class JITKernel:
         self.unused = findings.unused
         self._program = program
         self._target = target
-        self._signature = Signature(prim_func.ir, outputs)
+        self._signature = Signature(prim_func.ir, outputs, poisoned=not program.native)
+        self._plans = plans(program, self._signature)
 
     @property
     def ir(self) -> Function:
@@ -68,7 +84,7 @@ class JITKernel:
     @property
     def target(self) -> str:
         """What the kernel runs on, and what carries it out."""
-        return description(self._target)
+        return description(self._target, native=self._program.native)
 
     @property
     def resolved_target(self) -> Target:
@@ -89,7 +105,15 @@ class JITKernel:
         """Run the kernel. Returns the output, a list of them where there are several, or None where
         there is none.
         """
+        key = None
+        if self._plans is not None and not kwargs:
+            key = self._plans.key(args)
+            plan = self._plans.find(key)
+            if plan is not None:
+                return plan.run(args)
         bound = self._signature.bind(args, kwargs)
+        if self._plans is not None and key is not None:
+            self._plans.learn(key, args, bound)
         self._program.run(_by_name(bound))
         for step in bound.finish:
             step()
@@ -98,8 +122,8 @@ class JITKernel:
     def inspect(
         self, *args: Any, buffer: str | None = None, after: int | str | None = None, block: Any = 0
     ) -> Snapshot:
-        """Run the kernel and give the contents of its buffers, on-chip ones too, in one block at
-        one place.
+        """Run the kernel on the emulator and give the contents of its buffers, on-chip ones too, in
+        one block at one place.
 
         `after` is a line of the author's file, or a buffer's name (after its last write); None
         means at the end of the block. `buffer` narrows the result to one buffer. `block` is the
@@ -107,12 +131,11 @@ class JITKernel:
         exist.
         """
         bound = self._signature.bind(args, {})
-        return observe(
-            self._program, self.ir, _by_name(bound), buffer=buffer, after=after, block=block
-        )
+        program = emulated(self._program, self.ir)
+        return observe(program, self.ir, _by_name(bound), buffer=buffer, after=after, block=block)
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
-        """What runs: on the emulator, the Python source made from the tile stage."""
+        """What runs: LLVM IR, or on the emulator the Python source made from the tile stage."""
         return self._program.source
 
     def show_source(self, which: str = "kernel") -> None:

@@ -1,4 +1,4 @@
-"""The emulator and the checks, loaded when a kernel is first compiled.
+"""The emulator, the native target and the checks, loaded when a kernel is first compiled.
 
 `import tilelang` would take half as long again with them, and a program that only builds kernels,
 or asks for help, needs neither. What enters and leaves is as in `tilelang.emulator` and
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tilelang.ir.tile import Function
     from tilelang.isa.target import Chip, Target
     from tilelang.passes.check import MemoryReport
+    from tilelang.runtime.arguments import Signature
+    from tilelang.runtime.kernel import Runner
+    from tilelang.runtime.native import NativeProgram
+    from tilelang.runtime.plan import Plans
 
 
 def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Program:
@@ -25,6 +29,34 @@ def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Pro
     from tilelang.emulator import translate as made  # see the module's docstring
 
     return made(fn, tf32=tf32, checked=checked)
+
+
+def native(fn: Function, target: Target) -> NativeProgram:
+    """The function as machine code of the CPU. A `TileError` for what the target cannot run."""
+    from tilelang.passes.pipeline import lower  # see the module's docstring
+    from tilelang.runtime.native import NativeProgram as Made
+    from tilelang.targets.cpu.llvm import host, optimise
+    from tilelang.targets.cpu.program import emit
+
+    built = emit(lower(fn, target), host())
+    return Made(built, optimise(built.text, vectorise=built.vectorise).object())
+
+
+def plans(program: Runner, signature: Signature) -> Plans | None:
+    """The launch plans of a native program; the emulator has none."""
+    if not program.native:
+        return None
+    from tilelang.runtime.native import NativeProgram as Native  # see the module's docstring
+    from tilelang.runtime.plan import Plans as Made
+
+    return Made(program, signature) if isinstance(program, Native) else None
+
+
+def emulated(program: Runner, fn: Function) -> Program:
+    """The program of the emulator that means what `program` does."""
+    from tilelang.emulator import Program as Emulated  # see the module's docstring
+
+    return program if isinstance(program, Emulated) else translate(fn)
 
 
 def check_function(fn: Function, target: Target, *, chips: Sequence[Chip] = ()) -> list[Diagnostic]:

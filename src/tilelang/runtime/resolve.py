@@ -23,7 +23,6 @@ def resolve(spec: TargetLike | None, default: str = "auto") -> Target:
             wanted, "the lowered program's simulator is not built yet", _emulated(wanted)
         )
     if wanted.backend in ("auto", "cpu"):
-        # Until the native CPU target exists, the emulator carries its meaning out.
         return parse("cpu")
     raise _not_yet(
         wanted, f"the native {wanted.backend} target is not built yet", _emulated(wanted)
@@ -50,6 +49,12 @@ def _not_yet(wanted: Target, why: str, instead: str) -> Exception:
     )
 
 
-def description(target: Target) -> str:
+def is_auto(spec: TargetLike | None, default: str) -> bool:
+    """Whether the choice of the target is left to us."""
+    return parse(default if spec is None else spec).backend == "auto"
+
+
+def description(target: Target, *, native: bool) -> str:
     """What carries a kernel out on `target`, for `kernel.target` and reports."""
-    return f"{target} (by the emulator)" if target.backend == "cpu" else str(target)
+    by_emulator = target.backend == "cpu" and not native
+    return f"{target} (by the emulator)" if by_emulator else str(target)

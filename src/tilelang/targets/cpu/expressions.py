@@ -32,8 +32,10 @@ from tilelang.targets.cpu.casts import convert
 from tilelang.targets.cpu.maths import function
 from tilelang.targets.cpu.operators import binary, bitcast, unary
 from tilelang.targets.cpu.places import Memory, Place
-from tilelang.targets.cpu.text import Code, Value, element_of, number
+from tilelang.targets.cpu.text import Code, Value, element_of, lanes_of, number
 from tilelang.targets.cpu.types import value_type
+
+Marks = list[dict[int, Value]]
 
 
 class Expressions:
@@ -64,6 +66,14 @@ class Expressions:
         """A new statement: what memory held before may have changed."""
         self._known.clear()
 
+    def mark(self) -> Marks:
+        """What is known here; what is made from here on may not be known elsewhere."""
+        return [dict(self._known)]
+
+    def back(self, marks: Marks) -> None:
+        """Only what was known at the mark is."""
+        self._known = dict(marks[0])
+
     def of(self, e: Expr) -> Value:
         """The value of an expression. An operand that occurs twice in a statement is made once."""
         found = self._known.get(id(e))
@@ -82,13 +92,19 @@ class Expressions:
         """Where an array lies."""
         return self.places[name]
 
+    def together(self, *values: Value) -> list[Value]:
+        """The values with equally many lanes: a scalar beside vectors is repeated."""
+        lanes = max((lanes_of(v.type) for v in values), default=1)
+        return [v if lanes_of(v.type) == lanes else self.code.splat(v, lanes) for v in values]
+
     # A rule for each kind of node -----------------------------------------------------------------
 
     def _var(self, e: Var) -> Value:
         return self.vars[e.name]
 
     def _binary(self, e: Binary) -> Value:
-        return binary(self.code, e.op, self.of(e.a), self.of(e.b), e.a.dtype)
+        a, b = self.together(self.of(e.a), self.of(e.b))
+        return binary(self.code, e.op, a, b, e.a.dtype)
 
     def _unary(self, e: Unary) -> Value:
         return unary(self.code, e.op, self.of(e.a), e.a.dtype)
@@ -104,7 +120,8 @@ class Expressions:
 
     def _call(self, e: Call) -> Value:
         dtype = e.args[0].dtype if e.args else e.type
-        return function(self.code, e.fn, [self.of(a) for a in e.args], dtype, e.params)
+        args = self.together(*(self.of(a) for a in e.args))
+        return function(self.code, e.fn, args, dtype, e.params)
 
     def _elem(self, e: Elem) -> Value:
         return self.memory.read(self.place(e.array.name), self.index(e.index), e.type)
@@ -135,18 +152,24 @@ class Expressions:
 
     def _branches(self, cond: Value, e: Select) -> Value:
         """Only the arm taken is evaluated; what it makes is not known outside of it."""
-        code = self.code
-        result = code.alloca(value_type(e.dtype))
+        code, kind = self.code, self._arm_type(e)
+        result = code.alloca(kind)
         yes, no, after = code.label("yes"), code.label("no"), code.label("after")
-        before = dict(self._known)
+        before = self.mark()
         code.branch(cond, yes, no)
         for label, arm in ((yes, e.t), (no, e.f)):
             code.place(label)
-            code.store(self.of(arm), result)
+            code.store(self._arm(arm), result)
             code.jump(after)
-            self._known = dict(before)
+            self.back(before)
         code.place(after)
-        return code.load(value_type(e.dtype), result)
+        return code.load(kind, result)
+
+    def _arm(self, e: Expr) -> Value:
+        return self.of(e)
+
+    def _arm_type(self, e: Select) -> str:
+        return value_type(e.dtype)
 
 
 def constant(e: Const) -> Value:

@@ -98,8 +98,8 @@ class Machine:
         return self._machine.emit_assembly(self._module)
 
 
-def optimise(text: str, level: int = 3) -> Machine:
-    """Parse, verify and optimise a module for the host.
+def optimise(text: str, *, vectorise: bool = False) -> Machine:
+    """Parse, verify and optimise a module for the host; `vectorise` loops that are not yet.
 
     InternalError with LLVM's message and the line for a module that breaks its rules.
     """
@@ -112,12 +112,12 @@ def optimise(text: str, level: int = 3) -> Machine:
     except RuntimeError as e:
         raise InternalError(f"LLVM refuses the module: {e}") from None
     machine = llvm.Target.from_triple(at.triple).create_target_machine(
-        cpu=at.cpu, features=at.features, opt=level, reloc="pic", codemodel="jitdefault"
+        cpu=at.cpu, features=at.features, opt=2, reloc="pic", codemodel="jitdefault"
     )
     module.data_layout = str(machine.target_data)
-    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    tuning.loop_vectorization = tuning.slp_vectorization = level > 1
-    tuning.loop_interleaving = tuning.loop_unrolling = level > 1
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    tuning.loop_vectorization = tuning.slp_vectorization = vectorise
+    tuning.loop_interleaving = tuning.loop_unrolling = vectorise
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
     return Machine(module, machine)

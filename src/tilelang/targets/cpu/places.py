@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tilelang.dtypes import DType
-from tilelang.targets.cpu.text import Code, Module, Value, like, number
-from tilelang.targets.cpu.types import element_type, value_type
+from tilelang.targets.cpu.text import Code, Module, Value, like, number, vector
+from tilelang.targets.cpu.types import element_type
 
 OUTSIDE = "outside"
 """The alias scope of memory that is not on chip."""
@@ -83,10 +83,9 @@ class Memory:
         """The address of an element."""
         return self.code.gep(place.pointer, element_type(place.dtype), index)
 
-    def read(self, place: Place, index: Value, dtype: DType) -> Value:
-        """A value of `dtype` from neighbouring elements."""
-        scalar = element_type(dtype)
-        kind = like(value_type(dtype), scalar)
+    def read(self, place: Place, index: Value, dtype: DType, lanes: int = 1) -> Value:
+        """Values of `dtype` from neighbouring elements; `lanes` of them if it is a scalar."""
+        kind = vector(element_type(dtype), dtype.lanes * lanes)
         at = self.address(place, index)
         raw = self.code.load(kind, at, dtype.base.numpy.itemsize, self.suffix(place))
         return from_memory(self.code, raw, dtype)

@@ -38,13 +38,14 @@ class Built:
 
     `failures[n - 1]` is what status `n` says, `prints[n]` what print `n` prints. `slots` are the
     parameters and sizes in the order of `run`'s arguments, with the dtype of a scalar and None for
-    an address.
+    an address. `vectorise` says that loops are left to LLVM's vectoriser.
     """
 
     text: str
     failures: tuple[Failure, ...]
     prints: tuple[Printed, ...]
     slots: tuple[tuple[str, DType | None], ...]
+    vectorise: bool = False
 
 
 def emit(program: Program, host: Host) -> Built:
@@ -73,6 +74,7 @@ class _Emitter:
                 *((p.name, p.var.type if p.var is not None else None) for p in program.params),
                 *((v.name, v.type) for v in program.dynamic),
             ),
+            self.notes.vectorise,
         )
 
     def function(self, name: str, result: str, types: Sequence[str], linkage: str = "") -> Code:
@@ -178,7 +180,8 @@ class _Host:
         made = code.call(take, "ptr", [number("i64", ALIGN), size])
         code.store(made, space)
         holds = code.value("i1", f"icmp ne ptr {made}, null")
-        self.statements.check(holds, f"no memory for the workspace {array.name}", stmt.loc)
+        message = f"no memory for the workspace {array.name}"
+        self.statements.check(holds, Failure(message, stmt.loc, "memory"))
         self.x.places[array.name] = outside(made, array)
 
 

@@ -34,8 +34,10 @@ from tilelang.targets.cpu import atomics
 from tilelang.targets.cpu.expressions import Expressions
 from tilelang.targets.cpu.gemm import gemm_tile
 from tilelang.targets.cpu.llvm import Host
+from tilelang.targets.cpu.lockstep import plan
 from tilelang.targets.cpu.places import OUTSIDE, Place
 from tilelang.targets.cpu.record import Record
+from tilelang.targets.cpu.strips import Strip, strips
 from tilelang.targets.cpu.text import Code, Value, number
 from tilelang.targets.cpu.types import element_type, value_type
 
@@ -44,10 +46,11 @@ ARENA_ALIGN = 64
 
 @dataclass(frozen=True)
 class Failure:
-    """What an assertion says when it does not hold."""
+    """What an assertion says when it does not hold; the kind is that of `Assert`."""
 
     message: str
     loc: Loc | None
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,17 @@ class Printed:
 
 @dataclass
 class Notes:
-    """What the code refers to by number; the numbers of failures begin with 1."""
+    """What the code refers to by number; the numbers of failures begin with 1.
+
+    `vectorise` says that loops in lockstep are left to LLVM's vectoriser.
+    """
 
     failures: list[Failure] = field(default_factory=list[Failure])
     prints: list[Printed] = field(default_factory=list[Printed])
+    vectorise: bool = False
 
-    def failure(self, message: str, loc: Loc | None) -> int:
+    def failure(self, made: Failure) -> int:
         """The number of a failure."""
-        made = Failure(message, loc)
         if made not in self.failures:
             self.failures.append(made)
         return self.failures.index(made) + 1
@@ -178,7 +184,26 @@ class Statements:
         self.code.place(after)
 
     def loop(self, stmt: For) -> None:
-        """A counted loop. The counter is wide where a step could carry it beyond its type."""
+        """A counted loop: vector code, or one iteration after the other."""
+        found = plan(stmt, self.host) if stmt.kind is LoopKind.VECTORIZED else None
+        if found is None:
+            self.notes.vectorise |= stmt.kind is LoopKind.VECTORIZED
+            self.counted(stmt)
+            return
+
+        def one(at: Value, lanes: int) -> None:
+            if lanes == 1:
+                self.x.vars[stmt.var.name] = at
+                self.body(stmt.body)
+            else:
+                Strip(self.x, stmt.var.name, at, lanes).body(stmt.body)
+
+        strips(self.code, self.x.of(stmt.start), self.x.of(stmt.stop), found, one)
+
+    def counted(self, stmt: For) -> None:
+        """One iteration after the other. The counter is wide where a step could carry it beyond its
+        type.
+        """
         code, dtype = self.code, stmt.var.dtype
         start, stop = self.x.of(stmt.start), self.x.of(stmt.stop)
         step = 1 if stmt.step is None else int_value(stmt.step)
@@ -257,15 +282,15 @@ class Statements:
 
     def require(self, stmt: Assert) -> None:
         """An assertion that does not hold ends the launch."""
-        self.check(self.x.of(stmt.cond), stmt.message, stmt.loc)
+        self.check(self.x.of(stmt.cond), Failure(stmt.message, stmt.loc, stmt.kind))
 
-    def check(self, holds: Value, message: str, loc: Loc | None) -> None:
+    def check(self, holds: Value, failure: Failure) -> None:
         """Go on where `holds`, else note which failure it is and leave."""
         fine, broken = self.code.label("fine"), self.code.label("broken")
         weights = self.code.module.node('!{!"branch_weights", i32 1000000, i32 1}')
         self.code.branch(holds, fine, broken, f", !prof {weights}")
         self.code.place(broken)
-        self.record.fail(self.code, self.notes.failure(message, loc), self.block_index)
+        self.record.fail(self.code, self.notes.failure(failure), self.block_index)
         self.code.jump(self.out)
         self.code.place(fine)
 

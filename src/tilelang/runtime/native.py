@@ -1,0 +1,146 @@
+"""Programs that run as machine code of the CPU.
+
+What enters: what `targets/cpu` built of a program. What leaves: a `NativeProgram`, called with the
+storage of its arguments by name. A launch that fails raises the error of the assertion that did not
+hold, at its place in the author's file; the process goes on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilelang.dtypes import DType
+from tilelang.dtypes.storage import from_bits
+from tilelang.errors import TileIndexError, TileRuntimeError, error
+from tilelang.targets.cpu.llvm import Library
+from tilelang.targets.cpu.program import Built
+from tilelang.targets.cpu.record import SHOW, Control
+from tilelang.targets.cpu.statements import Failure, Printed
+from tilelang.targets.cpu.workers import Workers, compiled
+
+Pack = Callable[[Any], int]
+"""A scalar as the low bits of its slot."""
+
+
+@functools.cache
+def workers() -> Workers:
+    """The workers of this process, for all kernels."""
+    return Workers(compiled())
+
+
+class NativeProgram:
+    """A program in memory. `source` is its LLVM IR."""
+
+    native: ClassVar[bool] = True
+
+    def __init__(self, built: Built, code: bytes) -> None:
+        self.built = built
+        self._library = Library(code)
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+        self._run = prototype(self._library.address("run"))
+        self._slots = ctypes.c_uint64 * len(built.slots)
+        self._packs: Sequence[Pack | None] = [
+            None if dtype is None else packer(dtype) for _, dtype in built.slots
+        ]
+        self._show = SHOW(self._print)
+        self._idle: list[Control] = []
+
+    @property
+    def source(self) -> str:
+        """The LLVM IR, before optimisation."""
+        return self.built.text
+
+    def run(self, args: Mapping[str, Any]) -> None:
+        """Run it on the storage of the arguments, numbers for scalars and sizes.
+
+        Raises the error of an assertion that does not hold.
+        """
+        slots: list[int] = []
+        for (name, _), pack in zip(self.built.slots, self._packs, strict=True):
+            value = args[name]
+            if pack is not None:
+                slots.append(pack(value))
+            else:
+                slots.append(0 if value is None else address_of(value))
+        self.call(slots)
+
+    def call(self, slots: Sequence[int]) -> None:
+        """Run it on slots that are filled already: addresses, and the bits of scalars."""
+        control = self._idle.pop() if self._idle else self._control()
+        status = self._run(ctypes.addressof(control), self._slots(*slots))
+        if status:
+            where = tuple(control.block)
+            control.status = 0
+            self._idle.append(control)
+            raise failed(self.built.failures[status - 1], where)
+        self._idle.append(control)
+
+    def _control(self) -> Control:
+        """A record for one launch at a time. What prints runs on one thread, in order."""
+        control = Control()
+        control.launch = workers().launch_address()
+        control.show = ctypes.cast(self._show, ctypes.c_void_p).value
+        control.threads = 1 if self.built.prints else workers().threads()
+        return control
+
+    def _print(self, what: int, bits: int, index: int, x: int, y: int, z: int) -> None:
+        print(printed(self.built.prints[what], bits, index, (x, y, z)))
+
+
+def packer(dtype: DType) -> Pack:
+    """The function that gives the bits of a scalar of `dtype`."""
+    if dtype.is_float:
+        sized = {4: "<f", 8: "<d"}.get(dtype.numpy.itemsize)
+        if sized is None:
+            return lambda x: int(np.asarray(x, dtype.numpy).view(f"u{dtype.numpy.itemsize}"))
+        word = sized.replace("f", "I").replace("d", "Q")
+        return lambda x: struct.unpack(word, struct.pack(sized, x))[0]
+    mask = (1 << 64) - 1
+    return lambda x: int(x) & mask
+
+
+def address_of(value: Any) -> int:
+    """Where an array begins, or an address given as a number."""
+    return int(value.ctypes.data) if isinstance(value, np.ndarray) else int(value)
+
+
+def failed(failure: Failure, block: tuple[int, int, int]) -> Exception:
+    """The error of an assertion that did not hold in a block."""
+    where = f"block {block}"
+    if not failure.kind:
+        said = f": {failure.message}" if failure.message else ""
+        return error(
+            "value",
+            f"device assertion failed{said}",
+            failure.loc,
+            cls=TileRuntimeError,
+            got=where,
+        )
+    cls = TileIndexError if failure.kind == "bounds" else None
+    return error(
+        failure.kind,
+        failure.message,
+        failure.loc,
+        cls=cls,
+        got=where,
+        help="target='emulate' says which index it was, and of which thread",
+    )
+
+
+def printed(what: Printed, bits: int, index: int, block: tuple[int, int, int]) -> str:
+    """The line that one print makes, as the emulator prints it."""
+    head = f"msg='{what.message}' BlockIdx={block}, ThreadIdx=(0, 0, 0)"
+    if not what.dtype:
+        return head
+    dtype = DType(what.dtype)
+    word = np.array(bits & ((1 << (8 * dtype.numpy.itemsize)) - 1), np.uint64)
+    value = from_bits(word, dtype)[()]
+    if what.buffer:
+        return f"{head}: buffer={what.buffer}, index={index}, dtype={dtype} value={value}"
+    return f"{head}: dtype={dtype} value={value}"
