@@ -1,15 +1,16 @@
 """CUDA C++ to machine code in this process, by NVRTC from its wheel; no GPU is needed.
 
 What enters: a source, the chip, and flags. What leaves: a cubin with what ptxas says of each kernel
-(registers, spills, shared memory). This module is the one that knows cuda-bindings' NVRTC, which
-has no type information. A message of the compiler leads to the author's line, since the source has
-`#line` directives.
+(registers, spills, shared memory). A message of the compiler leads to the author's line, since the
+source has `#line` directives. NVRTC's dozen functions are called as they are: a binding would take
+ten times as long to import.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
-import importlib
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -80,55 +81,67 @@ class Cubin:
     warnings: tuple[str, ...] = ()
 
 
-# cuda-bindings -----------------------------------------------------------------------------------
+# The library -------------------------------------------------------------------------------------
+
+PACKAGE = "nvidia-cuda-nvrtc"
+_NAME = "libnvrtc.so.13"
 
 
-def missing_package() -> str:
-    """The package that is not installed; empty if all are."""
-    for name, package in (("cuda.bindings", "cuda-bindings"), ("nvidia", "nvidia-cuda-nvrtc")):
-        try:
-            found = importlib.util.find_spec(name)
-        except ModuleNotFoundError:
-            found = None
-        if found is None:
-            return package
-    return ""
+def wheel_folders(kind: str) -> Iterator[Path]:
+    """The folders `kind` (lib, include) that NVIDIA's wheels have put beside this Python's own."""
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec.submodule_search_locations or []) if spec is not None else []:
+        yield from sorted(Path(root).glob(f"*/{kind}"))
 
 
-def not_installed(package: str) -> TileError:
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """NVRTC, from its wheel or else from where the system has it."""
+    known = [str(f / _NAME) for f in wheel_folders("lib") if (f / _NAME).is_file()]
+    for path in (*known, _NAME):
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(path)
+    raise not_installed()
+
+
+def is_installed() -> bool:
+    """Whether NVRTC can be loaded."""
+    try:
+        _library()
+    except TileError:
+        return False
+    return True
+
+
+def not_installed() -> TileError:
     """The error that says what to install."""
     return error(
         "target",
-        f"the CUDA target needs the package {package}, which is not installed",
+        f"the CUDA target needs NVRTC (the package {PACKAGE}), which is not installed",
         expected=f"the extra of this project that has it: pip install '{EXTRA}'",
-        got=f"no {package}",
+        got=f"no {_NAME}",
         help="target='cpu' or 'emulate:sm_90a' runs the kernel without it",
     )
 
 
-@functools.cache
-def _api() -> Any:
-    package = missing_package()
-    if package:
-        raise not_installed(package)
-    return importlib.import_module("cuda.bindings.nvrtc")
+def _call(name: str, *args: Any) -> int:
+    return int(getattr(_library(), f"nvrtc{name}")(*args))
 
 
-def _checked(answer: tuple[Any, ...]) -> Any:
-    code, *rest = answer
+def _checked(name: str, *args: Any) -> None:
+    code = _call(name, *args)
     if code:
-        name = _api().nvrtcGetErrorString(code)[1].decode()
-        raise InternalError(f"NVRTC: {name}")
-    return rest[0] if rest else None
+        text = _library().nvrtcGetErrorString
+        text.restype = ctypes.c_char_p
+        raise InternalError(f"nvrtc{name}: {text(code).decode()}")
 
 
 @functools.cache
 def version() -> str:
     """NVRTC's version, as in 13.5."""
-    code, major, minor = _api().nvrtcVersion()
-    if code:
-        raise InternalError("NVRTC tells no version")
-    return f"{major}.{minor}"
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _checked("Version", ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
 
 
 @functools.cache
@@ -137,12 +150,8 @@ def include_folder() -> str:
 
     Emitted sources need none; an author's own device code may.
     """
-    spec = importlib.util.find_spec("nvidia")
-    for root in (spec.submodule_search_locations or []) if spec is not None else []:
-        for folder in sorted(Path(root).glob("*/include")):
-            if (folder / "cuda_fp16.h").is_file():
-                return str(folder)
-    return ""
+    folders = (f for f in wheel_folders("include") if (f / "cuda_fp16.h").is_file())
+    return str(next(folders, ""))
 
 
 # Compiling ---------------------------------------------------------------------------------------
@@ -155,16 +164,17 @@ def compile_source(text: str, arch: str, flags: Flags | None = None) -> Cubin:
     ptxas gave up what the source asks for (its messages C75xx: wgmma that it has serialised, a
     register count that it ignores).
     """
-    api = _api()
     chosen = flags or Flags()
     options = chosen.options(arch)
     if "#include" in text and include_folder():
         options.append(f"--include-path={include_folder()}")
-    program = _checked(api.nvrtcCreateProgram(text.encode(), b"tilewright.cu", 0, None, None))
+    program = ctypes.c_void_p()
+    source = text.encode()
+    _checked("CreateProgram", ctypes.byref(program), source, b"tilewright.cu", 0, None, None)
     try:
-        encoded = [o.encode() for o in options]
-        code = api.nvrtcCompileProgram(program, len(encoded), encoded)[0]
-        log = _text(program, "ProgramLog")
+        encoded = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        code = _call("CompileProgram", program, len(options), encoded)
+        log = _bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
         if code:
             raise InternalError(f"the emitted CUDA does not compile for {arch}\n{_shown(log)}")
         resources, warnings = read_log(log)
@@ -175,20 +185,15 @@ def compile_source(text: str, arch: str, flags: Flags | None = None) -> Cubin:
             )
         return Cubin(_bytes(program, "CUBIN"), arch, resources, tuple(warnings))
     finally:
-        api.nvrtcDestroyProgram(program)
+        _call("DestroyProgram", ctypes.byref(program))
 
 
-def _bytes(program: Any, what: str) -> bytes:
-    api = _api()
-    size = _checked(getattr(api, f"nvrtcGet{what}Size")(program))
-    buffer = bytearray(size)
-    view = bytes(buffer)
-    _checked(getattr(api, f"nvrtcGet{what}")(program, view))
-    return view
-
-
-def _text(program: Any, what: str) -> str:
-    return _bytes(program, what).rstrip(b"\0").decode(errors="replace")
+def _bytes(program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    _checked(f"Get{what}Size", program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    _checked(f"Get{what}", program, buffer)
+    return buffer.raw
 
 
 def _shown(log: str) -> str:

@@ -1,0 +1,279 @@
+"""Programs that run on NVIDIA GPUs.
+
+What enters: what `targets/cuda` built of a program, and its machine code. What leaves: a
+`CudaProgram`, called with addresses and numbers on a device and stream. Work is only put into the
+stream: nothing waits, but for a program with assertions, whose outcome is looked at after a launch
+unless the stream records a graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilelang.dtypes import DType
+from tilelang.errors import TileError, TileIndexError, TileRuntimeError, error
+from tilelang.ir.evaluate import evaluate
+from tilelang.ir.expr import Expr, Var
+from tilelang.targets.cuda.driver import (
+    LaunchAttribute,
+    LaunchConfig,
+    Tiling,
+    attributes,
+    driver,
+    encode_tensor_map,
+)
+from tilelang.targets.cuda.host import HELPERS
+from tilelang.targets.cuda.nvrtc import Cubin
+from tilelang.targets.cuda.program import Built, KernelFacts
+from tilelang.targets.cuda.statements import Failure
+
+_RECORD = struct.Struct("<7I")
+"""`Record` of the prelude: the number of a failure, then the block and the thread."""
+_MAP_BYTES, _MAP_ALIGN = 128, 64
+MAPS = 256
+"""Tensor maps that one program keeps on a device."""
+
+
+def _packed(params: Sequence[DType | str | None], reports: bool) -> tuple[struct.Struct, list[int]]:
+    """How the arguments of a kernel lie in a block of memory, and where each begins."""
+    text, at, offsets = "<", 0, list[int]()
+    for p in (*params, *([None] if reports else [])):
+        code, size, align = _parameter(p)
+        gap = -at % align
+        text += f"{gap}x{code}" if gap else code
+        offsets.append(at + gap)
+        at += gap + size
+    return struct.Struct(text), offsets
+
+
+def _parameter(p: DType | str | None) -> tuple[str, int, int]:
+    """The struct code, size and alignment of one argument."""
+    if p == "map":
+        return f"{_MAP_BYTES}s", _MAP_BYTES, _MAP_ALIGN
+    if not isinstance(p, DType):
+        return "Q", 8, 8
+    if p.name in ("float32", "tfloat32"):
+        return "f", 4, 4
+    if p.name == "float64":
+        return "d", 8, 8
+    size = p.numpy.itemsize
+    code = {1: "b", 2: "h", 4: "i", 8: "q"}[size]
+    return (code if p.is_int else "?" if p.is_bool else code.upper()), size, size
+
+
+class _Kernel:
+    """One kernel on one device: everything that a launch needs, prepared."""
+
+    def __init__(self, facts: KernelFacts, module: int) -> None:
+        api = driver()
+        self.facts = facts
+        cluster = int(np.prod(facts.cluster)) if facts.cluster else 1
+        self.handle = api.function(module, facts.symbol, shared=facts.shared, cluster=cluster)
+        self.packing, offsets = _packed(facts.params, facts.reports)
+        self.narrow = [
+            (k, p) for k, p in enumerate(facts.params) if isinstance(p, DType) and p.is_float
+            and p.bits < 32
+        ]  # fmt: skip
+        # The block is aligned for tensor maps.
+        self._storage = ctypes.create_string_buffer(self.packing.size + _MAP_ALIGN)
+        start = ctypes.addressof(self._storage)
+        shift = -start % _MAP_ALIGN
+        self.block = memoryview(self._storage).cast("B")[shift:]
+        self.pointers = (ctypes.c_void_p * max(1, len(offsets)))(
+            *(start + shift + o for o in offsets)
+        )
+        self.config = LaunchConfig()
+        sizes = (*facts.block, 1, 1)[:3]
+        self.config.block_x, self.config.block_y, self.config.block_z = sizes
+        self.config.shared = facts.shared
+        self.attrs: ctypes.Array[LaunchAttribute] | None = attributes(
+            cooperative=facts.cooperative, overlaps=facts.overlaps
+        )
+        if self.attrs is not None:
+            self.config.attrs = ctypes.addressof(self.attrs)
+            self.config.count = len(self.attrs)
+        self.at = ctypes.addressof(self.config)
+        self.params_at = ctypes.addressof(self.pointers)
+
+
+@dataclass
+class _OnDevice:
+    """A program on one device."""
+
+    index: int
+    kernels: list[_Kernel]
+    record: int
+    maps: dict[tuple[Any, ...], bytes] = field(default_factory=dict[tuple[Any, ...], bytes])
+
+
+class _Launch:
+    """One call: what the text of the host level calls `host`."""
+
+    __slots__ = ("_workspaces", "device", "program", "stream")
+
+    def __init__(self, program: CudaProgram, device: _OnDevice, stream: int) -> None:
+        self.program = program
+        self.device = device
+        self.stream = stream
+        self._workspaces: list[int] = []
+
+    def launch(self, number: int, grid: Sequence[int], args: Sequence[Any]) -> None:
+        """Launch a kernel; a grid without blocks is none."""
+        kernel = self.device.kernels[number]
+        x, y, z = (*grid, 1, 1)[:3]
+        if x <= 0 or y <= 0 or z <= 0:
+            return
+        for k, dtype in kernel.narrow:
+            args = (*args[:k], _word(args[k], dtype), *args[k + 1 :])
+        if kernel.facts.reports:
+            args = (*args, self.device.record)
+        kernel.packing.pack_into(kernel.block, 0, *args)
+        config = kernel.config
+        config.grid_x, config.grid_y, config.grid_z, config.stream = x, y, z, self.stream
+        code = self.program.api.launch_kernel(kernel.at, kernel.handle, kernel.params_at, None)
+        if code:
+            shape = f"grid {(x, y, z)}, block {kernel.facts.block}, {kernel.facts.shared} bytes of"
+            what = f"launching the kernel {kernel.facts.name} ({shape} shared memory)"
+            raise self.program.api.failed(code, what)
+
+    def tensor_map(
+        self, number: int, address: int, dims: tuple[int, ...], strides: tuple[int, ...]
+    ) -> bytes:
+        """The tensor map of an array; those of earlier calls are kept."""
+        key = (number, address, dims, strides)
+        maps = self.device.maps
+        found = maps.get(key)
+        if found is None:
+            if len(maps) >= MAPS:
+                maps.clear()
+            m = self.program.built.host.maps[number]
+            tiling = Tiling(m.array.type, m.box, m.swizzle, m.l2_promotion, m.nan_fill)
+            found = maps[key] = encode_tensor_map(tiling, address, dims, strides, m.array.name)
+        return found
+
+    def workspace(self, size: int, zero: bool = False) -> int:
+        """Memory for this call."""
+        api = self.program.api
+        address = api.allocate(size, self.stream)
+        self._workspaces.append(address)
+        if zero:
+            api.fill(address, 0, size, self.stream)
+        return address
+
+    def release(self) -> None:
+        """Give the workspaces back once the work in the stream is done with them."""
+        for address in self._workspaces:
+            self.program.api.free(address, self.stream)
+
+    def evaluate(self, number: int, values: Mapping[str, Any]) -> Any:
+        """An expression that the text does not spell."""
+        e: Expr = self.program.built.host.exprs[number]
+        env = {v: values[v.name] for v in e.walk() if isinstance(v, Var)}
+        found = evaluate(e, env)
+        return 0 if found is None else found
+
+    def fail(self, number: int) -> None:
+        """An assertion of the host level that does not hold."""
+        failure: Failure = self.program.built.failures[number - 1]
+        raise failed(failure, "before the launch")
+
+
+def _word(value: float, dtype: DType) -> int:
+    array = np.asarray(value, dtype.numpy)
+    return int(array.view(f"u{dtype.numpy.itemsize}"))
+
+
+class CudaProgram:
+    """A program in machine code of one chip, loaded on each device where it is called."""
+
+    native: ClassVar[bool] = True
+
+    def __init__(self, built: Built, cubin: Cubin) -> None:
+        self.built = built
+        self.cubin = cubin
+        self.api = driver()
+        self._devices: dict[int, _OnDevice] = {}
+        self._lock = threading.RLock()
+        names: dict[str, Any] = dict(HELPERS)
+        exec(compile(built.host.text, f"<host level of {built.name}>", "exec"), names)
+        self._run: Callable[..., None] = names["run"]
+        self._asserts = any(k.reports for k in built.kernels)
+
+    @property
+    def source(self) -> str:
+        """The CUDA C++."""
+        return self.built.plain
+
+    def run(self, args: Mapping[str, Any]) -> None:
+        """Run it on addresses, numbers for scalars and sizes, by name; current device, stream 0."""
+        self.call([args[name] for name, _ in self.built.slots], self.api.current(), 0)
+
+    def call(self, values: Sequence[Any], device: int, stream: int) -> None:
+        """Put the program's work into a stream of a device. `values` are in the order of `slots`.
+
+        Raises the error of an assertion that does not hold, where that can be known.
+        """
+        with self._lock:
+            at = self._devices.get(device) or self._load(device)
+            launch = _Launch(self, at, stream)
+            try:
+                self._run(launch, *values)
+            finally:
+                launch.release()
+        if self._asserts and not self.api.is_capturing(stream):
+            self._look(at, stream)
+
+    def _load(self, device: int) -> _OnDevice:
+        api = self.api
+        api.use(device)
+        found = api.device(device)
+        if found.arch != self.cubin.arch:
+            raise error(
+                "target",
+                f"{self.built.name} was compiled for {self.cubin.arch}",
+                cls=TileRuntimeError,
+                expected=f"a device of {self.cubin.arch}",
+                got=f"{found.name} (device {device}), which is {found.arch}",
+            )
+        module = api.load(self.cubin.code)
+        record = api.pinned(_RECORD.size) if self._asserts else 0
+        kernels = [_Kernel(facts, module) for facts in self.built.kernels]
+        made = self._devices[device] = _OnDevice(device, kernels, record)
+        return made
+
+    def _look(self, at: _OnDevice, stream: int) -> None:
+        """Wait for the launch and raise what its record says."""
+        trouble: TileError | None = None
+        try:
+            self.api.synchronize(stream, f"a kernel of {self.built.name}")
+        except TileError as e:
+            trouble = e
+        status, *where = _RECORD.unpack(ctypes.string_at(at.record, _RECORD.size))
+        if status:
+            ctypes.memset(at.record, 0, _RECORD.size)
+            place = f"block {tuple(where[:3])}, thread {tuple(where[3:])}"
+            raise failed(self.built.failures[status - 1], place)
+        if trouble is not None:
+            raise trouble
+
+
+def failed(failure: Failure, where: str) -> Exception:
+    """The error of an assertion that did not hold."""
+    if not failure.kind:
+        said = f": {failure.message}" if failure.message else ""
+        return error(
+            "value",
+            f"device assertion failed{said}",
+            failure.loc,
+            cls=TileRuntimeError,
+            got=where,
+        )
+    cls = TileIndexError if failure.kind == "bounds" else None
+    return error(failure.kind, failure.message, failure.loc, cls=cls, got=where)
