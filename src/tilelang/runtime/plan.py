@@ -7,6 +7,7 @@ runs. Arguments that need a look at their contents, or a copy, have no plan.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ MANY = 256
 
 Getter = Callable[[Any], int]
 
+_addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
+
 
 @dataclass(frozen=True)
 class Output:
@@ -36,20 +39,26 @@ class Output:
     framework: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """`slots` has the sizes, and zeros where `getters` and `outputs` put something."""
+    """`slots` has the sizes, and zeros where `getters` and `outputs` put something.
+
+    A getter has its slot, and which argument it looks at.
+    """
 
     program: NativeProgram
     slots: tuple[int, ...]
-    getters: tuple[tuple[int, Getter], ...]
+    getters: tuple[tuple[int, int, Getter], ...]
     outputs: tuple[Output, ...]
 
     def run(self, args: Sequence[Any]) -> Any:
         """Run it; the result is as of a call that was bound in full."""
         slots = list(self.slots)
-        for (slot, get), x in zip(self.getters, args, strict=True):
-            slots[slot] = get(x)
+        for slot, k, get in self.getters:
+            slots[slot] = get(args[k])
+        if not self.outputs:
+            self.program.call(slots)
+            return []
         results: list[Any] = []
         for out in self.outputs:
             result, storage = allocate(out.shape, out.dtype, out.framework, poisoned=False)
@@ -94,12 +103,13 @@ class Plans:
         slots = dict.fromkeys((name for name, _ in self.program.built.slots), 0)
         slots |= {v.name: n & ((1 << 64) - 1) for v, n in bound.sizes.items() if v.name in slots}
         order = {name: k for k, name in enumerate(slots)}
-        getters: list[tuple[int, Getter]] = []
-        for p, x in zip(self._params, args, strict=True):
+        getters: list[tuple[int, int, Getter]] = []
+        for k, (p, x) in enumerate(zip(self._params, args, strict=True)):
             get = self._getter(p, x, bound.values[p.name])
             if get is None:
                 return None
-            getters.append((order[p.name], get))
+            if x is not None:
+                getters.append((order[p.name], k, get))
         framework = bound.framework
         outputs = [
             Output(order[p.name], storage.shape, DType(p.buffer.dtype).base, framework)
@@ -119,9 +129,10 @@ class Plans:
             return lambda value: pack(scalar(p, value))
         if x is None:
             return lambda _: 0
-        get = _numpy_address if isinstance(x, np.ndarray) else _torch_address
-        whole = not p.buffer.dtype.is_bool or storage.dtype == np.bool_
-        return get if whole and get(x) == address_of(storage) else None
+        if p.buffer.dtype.is_bool and storage.dtype != np.bool_:
+            return None
+        ways = (_buffer_address, _numpy_address) if isinstance(x, np.ndarray) else (_torch_address,)
+        return next((get for get in ways if get(x) == address_of(storage)), None)
 
 
 def _has_identity(key: Hashable) -> bool:
@@ -139,6 +150,16 @@ def _look(x: Any, by_value: bool) -> Hashable | None:
     if torch is not None and type(x) is torch.Tensor and not (x.is_conj() or x.is_neg()):
         return (x.dtype, x.shape, x.stride(), x.device, x.layout)
     return None
+
+
+def _buffer_address(x: Any) -> int:
+    """The fastest way to an address; arrays that are read-only, have gaps or a type that NumPy does
+    not know have no such buffer, and their addresses are 0.
+    """
+    try:
+        return _addressof(_from_buffer(x))
+    except (TypeError, ValueError, BufferError):
+        return 0
 
 
 def _numpy_address(x: Any) -> int:
