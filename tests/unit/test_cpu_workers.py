@@ -158,7 +158,7 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Workers]:
     """Workers, also such that sleep at once whenever there is nothing to do."""
     threads, spins = request.param
     made = Workers(code() if spins is None else code(spins), threads)
-    made.launch_address()
+    made.start()
     yield made
     made.stop()
 
@@ -217,11 +217,16 @@ def test_a_launch_inside_a_kernel(pool: Workers):
 
 def test_no_chunk_is_taken_after_a_failure():
     pool = Workers(code(), 2)
-    run = Run(pool, blocks=100_000, bytes=64, fails=0)
-    while not run.calls[0] > 1:  # until both take part, so that the blocks are cut into chunks
-        run.record[0] = run.calls[0] = 0
+    run = Run(pool, blocks=1000, bytes=64)
+    while not run.calls[0] > 1:  # until there is a worker, so that the blocks are cut into chunks
+        run.calls[0] = 0
         run()
+    run.counts[:] = run.calls[0] = 0
+    run.env[4] = 0  # the block that fails
+    run()
     assert run.record[0] == 7
+    assert 1 <= run.calls[0] <= 2  # one each
+    assert run.counts[0] == 1
     assert run.counts[-1] == 0
     before = run.counts.sum()
     run()
@@ -239,9 +244,24 @@ def test_no_memory_for_an_arena_is_a_failure(pool: Workers):
     assert after.counts.all()
 
 
+def test_threads_start_when_there_is_work_for_them():
+    def workers_now() -> int:
+        return sum(t.name.startswith("tilelang-worker") for t in threading.enumerate())
+
+    before = workers_now()
+    pool = Workers(code(), 3)
+    Run(pool, blocks=1, bytes=64)()
+    Run(pool, blocks=8, bytes=64)(1)
+    assert workers_now() == before
+    Run(pool, blocks=8, bytes=64)()
+    assert workers_now() == before + 2
+    pool.stop()
+    assert workers_now() == before
+
+
 def test_a_stopped_pool_runs_blocks_on_the_caller():
     pool = Workers(code(), 3)
-    pool.launch_address()
+    pool.start()
     pool.stop()
     run = Run(pool, blocks=20, bytes=64)
     run()
@@ -325,11 +345,11 @@ for _ in range(20):
     child = os.fork()
     if not child:
         before = run.counts.copy()
-        run()
-        pool.launch_address()
+        alone = threading.active_count() == 1
         for _ in range(100):
             run()
-        os._exit(0 if (run.counts == before + 101).all() and not run.wrong[0] else 1)
+        ok = (run.counts == before + 100).all() and not run.wrong[0]
+        os._exit(0 if alone and ok and threading.active_count() == 3 else 1)
     _, status = os.waitpid(child, 0)
     assert status == 0, status
 stop = True

@@ -57,6 +57,8 @@ class _Pool(IntEnum):
     JOB = 72
     WAITING = 80
     QUIT = 84
+    START = 88
+    ASKED = 96
     STARTED = 128
     SLEEPERS = 132
     MUTEX = 192
@@ -334,10 +336,9 @@ def _launch(module: Module) -> None:
         (_i64(0), _Job.NEXT),
     ):
         code.store(value, _field(code, job, field))
-    started = _read(code, "i32", _pool(_Pool.STARTED), "monotonic")
-    helpers = code.intrinsic("smin", code.op("sub", threads, _i32(1)), started)
-    more = code.op("sub", blocks, _i64(1))
-    helpers = code.intrinsic("smin", code.cast("sext", helpers, "i64"), more)
+    enough = code.op("sub", code.cast("sext", threads, "i64"), _i64(1))
+    wanted = code.intrinsic("smin", enough, code.op("sub", blocks, _i64(1)))
+    helpers = _helpers(code, wanted)
     ask, alone, shared, wake, begin, wait, end, out = (
         code.label(x) for x in ("ask", "alone", "shared", "wake", "begin", "wait", "end", "out")
     )
@@ -372,6 +373,27 @@ def _launch(module: Module) -> None:
     code.place(out)
     code.ret()
     module.functions["tw_launch"] = code.text
+
+
+def _helpers(code: Code, wanted: Value) -> Value:
+    """How many workers may help; asks once for the threads if there are fewer than `wanted`."""
+    few, start, known = code.label("few"), code.label("start"), code.label("known")
+
+    def started() -> Value:
+        return code.cast("zext", _read(code, "i32", _pool(_Pool.STARTED), "monotonic"), "i64")
+
+    code.branch(code.compare("slt", started(), wanted), few, known)
+    code.place(few)
+    asked = _read(code, "i32", _pool(_Pool.ASKED), "monotonic")
+    code.branch(code.compare("eq", asked, _i32(0)), start, known)
+    code.place(start)
+    first = _update(code, "xchg", _pool(_Pool.ASKED), _i32(1), "monotonic")
+    call = code.label("call")
+    code.branch(code.compare("eq", first, _i32(0)), call, known)
+    code.place(call)
+    code.call_void(code.load("ptr", _pool(_Pool.START)).text, [])
+    code.place(known)
+    return code.intrinsic("smin", wanted, started())
 
 
 def _wake(code: Code, count: Value) -> None:
@@ -449,13 +471,16 @@ def _stop(module: Module) -> None:
 
 
 def _reset(module: Module) -> None:
-    """`void tw_reset()`: a pool without workers; called before any, and in the child of a fork.
+    """`void tw_reset(ptr start)`: a pool without workers: at first, and in the child of a fork.
+
+    `void start()` is called by the first launch that could use workers.
 
     An arena that another thread was using at the fork is given up: its slot may be half written.
     """
-    code = _function(module, "tw_reset", "void", [])
+    code = _function(module, "tw_reset", "void", ["ptr"])
     null = Value("ptr", "null")
     code.emit(f"store [{_Pool.SIZE} x i8] zeroinitializer, ptr @pool, align 64")
+    code.store(code.args[0], _pool(_Pool.START))
     _libc(code, "pthread_mutex_init", _pool(_Pool.MUTEX), null)
     _libc(code, "pthread_cond_init", _pool(_Pool.WORK), null)
     _libc(code, "pthread_cond_init", _pool(_Pool.DONE), null)
@@ -491,20 +516,21 @@ def default_threads() -> int:
 
 
 class Workers:
-    """The pool, loaded, with threads that start when its address is first asked for.
+    """The pool, loaded, with threads that start when a launch first has work for them.
 
     `code` is the object file of `module_text`; `threads` counts the caller of a launch, so there
     is one worker less; the default is one for each processor that the process may use. Keep the
-    object as long as code that knows the address may run.
+    object as long as code that knows the address may run. The child of a fork has no workers, until
+    a launch there has work for them.
     """
 
     def __init__(self, code: bytes, threads: int | None = None) -> None:
         self._count = default_threads() if threads is None else max(1, threads)
         self._library = llvm.Library(code)
-        self._launch = self._library.address("tw_launch")
-        plain = ctypes.CFUNCTYPE(None)
-        self._stop = plain(self._library.address("tw_stop"))
-        self._reset = plain(self._library.address("tw_reset"))
+        self._end = ctypes.CFUNCTYPE(None)(self._library.address("tw_stop"))
+        self._reset = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.address("tw_reset"))
+        itself = weakref.ref(self)  # so that the pool does not keep itself alive
+        self._start = ctypes.CFUNCTYPE(None)(lambda: _start(itself()))
         self.after_fork()
         _POOLS.add(self)
 
@@ -513,14 +539,11 @@ class Workers:
         return self._count
 
     def launch_address(self) -> int:
-        """The address of `tw_launch`. Starts the workers that are missing: all of them at first,
-        and in the child of a fork, where launches run on their callers alone until this is called.
-        """
-        if len(self._running) < self._count - 1:
-            self._start()
-        return self._launch
+        """The address of `tw_launch`."""
+        return self._library.address("tw_launch")
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the workers that are missing; after `stop`, none."""
         with self._lock:
             if self._stopped:
                 return
@@ -534,7 +557,6 @@ class Workers:
                 try:
                     thread.start()
                 except RuntimeError:  # the process may have no more: launches do with fewer
-                    self._count = index
                     return
                 self._running.append(thread)
 
@@ -544,7 +566,7 @@ class Workers:
         """
         with self._lock:
             self._stopped = True
-            self._stop()
+            self._end()
             end = time.monotonic() + 1
             for thread in self._running:
                 thread.join(timeout=max(0, end - time.monotonic()))
@@ -554,7 +576,12 @@ class Workers:
         self._running: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._stopped = False
-        self._reset()
+        self._reset(ctypes.cast(self._start, ctypes.c_void_p))
+
+
+def _start(pool: Workers | None) -> None:
+    if pool is not None:
+        pool.start()
 
 
 def _live(library: llvm.Library, index: int) -> None:
