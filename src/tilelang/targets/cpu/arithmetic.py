@@ -211,7 +211,9 @@ class Ops:
     ) -> Value:
         """`body(ops, *args)` as a function of the module, made once for each name and types."""
         full = ".".join([name, *(mangled(a.type) for a in args)])
-        made = self.code.module.helper(
-            full, [a.type for a in args], result, lambda code, xs: body(Ops(code), *xs)
-        )
+
+        def define(code: Code, xs: Sequence[Value]) -> Value:
+            return body(Ops(code), *xs)
+
+        made = self.code.module.helper(full, [a.type for a in args], result, define)
         return self.code.call(made, result, args)

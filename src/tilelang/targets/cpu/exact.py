@@ -38,12 +38,12 @@ def ieee(ops: Ops, op: str, args: Sequence[Value], mode: str) -> Value:
     elif op == "rcp":
         op, operands = "div", [ops.const(args[0], 1.0), args[0]]
 
-    return ops.inlined(
-        f"ieee.{op}.{rounding}",
-        operands,
-        args[0].type,
-        lambda inner, *xs: table[op](inner, rounding, *xs),
-    )
+    compute = table[op]
+
+    def body(inner: Ops, *xs: Value) -> Value:
+        return compute(inner, rounding, *xs)
+
+    return ops.inlined(f"ieee.{op}.{rounding}", operands, args[0].type, body)
 
 
 def _fused(ops: Ops, x: Value, y: Value, z: Value) -> Value:
@@ -51,14 +51,22 @@ def _fused(ops: Ops, x: Value, y: Value, z: Value) -> Value:
     return ops.code.intrinsic("fma", x, y, z)
 
 
+def _inverse(ops: Ops, x: Value) -> Value:
+    return ops.div(1.0, x)
+
+
+def _inverse_root(ops: Ops, x: Value) -> Value:
+    return ops.div(1.0, ops.sqrt(x))
+
+
 _NEAREST: dict[str, Callable[..., Value]] = {
     "add": Ops.add,
     "sub": Ops.sub,
     "mul": Ops.mul,
     "div": Ops.div,
-    "rcp": lambda ops, x: ops.div(1.0, x),
+    "rcp": _inverse,
     "sqrt": Ops.sqrt,
-    "rsqrt": lambda ops, x: ops.div(1.0, ops.sqrt(x)),
+    "rsqrt": _inverse_root,
     "fma": _fused,
 }
 

@@ -52,7 +52,10 @@ def function(
 
 
 def _intrinsic(name: str) -> Body:
-    return lambda ops, *xs: ops.code.intrinsic(name, *xs)
+    def body(ops: Ops, *xs: Value) -> Value:
+        return ops.code.intrinsic(name, *xs)
+
+    return body
 
 
 def _clamp(ops: Ops, x: Value, low: Value, high: Value) -> Value:
@@ -67,6 +70,22 @@ def _finite(ops: Ops, x: Value) -> Value:
     return ops.cmp("olt", ops.abs(x), e.INFINITY)
 
 
+def _infinite(ops: Ops, x: Value) -> Value:
+    return ops.cmp("oeq", ops.abs(x), e.INFINITY)
+
+
+def _inverse(ops: Ops, x: Value) -> Value:
+    return ops.div(1.0, x)
+
+
+def _inverse_root(ops: Ops, x: Value) -> Value:
+    return ops.div(1.0, ops.sqrt(x))
+
+
+def _remainder(ops: Ops, x: Value, y: Value) -> Value:
+    return ops.code.op("frem", x, y)
+
+
 _DIRECT: dict[str, Body] = {
     "abs": _intrinsic("fabs"),
     "floor": _intrinsic("floor"),
@@ -78,12 +97,12 @@ _DIRECT: dict[str, Body] = {
     "copysign": _intrinsic("copysign"),
     "fma": _intrinsic("fma"),
     "fmul": Ops.mul,
-    "fmod": lambda ops, x, y: ops.code.op("frem", x, y),
-    "fast_rcp": lambda ops, x: ops.div(1.0, x),
-    "rsqrt": lambda ops, x: ops.div(1.0, ops.sqrt(x)),
+    "fmod": _remainder,
+    "fast_rcp": _inverse,
+    "rsqrt": _inverse_root,
     "clamp": _clamp,
     "isnan": Ops.is_nan,
-    "isinf": lambda ops, x: ops.cmp("oeq", ops.abs(x), e.INFINITY),
+    "isinf": _infinite,
     "isfinite": _finite,
 }
 
@@ -92,20 +111,24 @@ _DIRECT: dict[str, Body] = {
 
 
 def _base(name: str) -> Body:
-    return lambda ops, x: e.exponential(ops, x, e.BASES[name][element_of(x.type)])
+    def body(ops: Ops, x: Value) -> Value:
+        return e.exponential(ops, x, e.BASES[name][element_of(x.type)])
+
+    return body
 
 
 def _log(name: str) -> Body:
-    return lambda ops, x: e.logarithm(ops, x, e.LOGARITHMS[name][element_of(x.type)])
+    def body(ops: Ops, x: Value) -> Value:
+        return e.logarithm(ops, x, e.LOGARITHMS[name][element_of(x.type)])
+
+    return body
 
 
 def _hypot(ops: Ops, x: Value, y: Value) -> Value:
     """sqrt(x*x + y*y) of float32, by float64; infinite if either is, even beside NaN."""
     a, b = ops.cast("fpext", x, "double"), ops.cast("fpext", y, "double")
     found = ops.sqrt(ops.add(ops.mul(a, a), ops.mul(b, b)))
-    infinite = ops.or_(
-        ops.cmp("oeq", ops.abs(x), e.INFINITY), ops.cmp("oeq", ops.abs(y), e.INFINITY)
-    )
+    infinite = ops.or_(_infinite(ops, x), _infinite(ops, y))
     return ops.select(infinite, e.INFINITY, ops.cast("fptrunc", found, "float"))
 
 
