@@ -41,6 +41,8 @@ class CudaIsCpu(TorchFunctionMode):
             return args[0]
         if func is torch.Tensor.is_cuda.__get__:  # pyright: ignore[reportAttributeAccessIssue]
             return True
+        if func is torch.device and args and isinstance(args[0], int):  # the number of a GPU
+            return torch.device("cpu")
         moved = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
         return func(*_on_cpu(tuple(args)), **moved)
 

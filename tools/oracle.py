@@ -1,0 +1,181 @@
+"""Does this package's frontend read programs as upstream's does?
+
+What enters: a folder of programs (a checkout of upstream's examples), and the interpreter of an
+environment in which upstream is installed. What leaves: one line per program: how many of its
+kernels have the same IR under both packages, and the first difference, or the reason why a program
+was not compared.
+
+Each program runs under each package, on a machine without a GPU, and every function that it asks to
+be compiled is recorded instead (`oracle_host.py`), so both are traced with the same arguments.
+`oracle_rules.py` brings both into one form, `oracle_form.py` compares. Nothing of upstream is kept.
+
+    python tools/oracle.py CHECKOUT/examples --upstream ENV/bin/python \\
+        --skip amd --out docs/conformance-oracle.tsv
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import oracle_rules
+from conformance import ROOT, Settings, programs
+from oracle_form import differences
+
+HOST = ROOT / "tools" / "oracle_host.py"
+OUTCOMES = {
+    "agrees": "every kernel that the program asks for has the same IR",
+    "differs": "some kernel has another IR",
+    "no kernel": "the program asks for no kernel: a module for others, or no main part",
+    "not compared": "no kernel was traced under both packages",
+}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What one package made of one program: its kernels in neutral form, and how the run ended."""
+
+    kernels: list[Any]
+    ended: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """One package: its side (`own` or `upstream`), the interpreter, and where it is found."""
+
+    side: str
+    python: str
+    path: str
+
+    def record(self, tasks: Sequence[tuple[Path, str]], folder: Path, limit: int) -> list[Recorded]:
+        """Run every program (with its chip): first with tensors that have only shapes; where that
+        does not come to its end, with real ones. The run that asked for more kernels counts.
+        """
+        first = self._run(tasks, folder / "fake", limit, "fake")
+        open_ = [n for n, r in enumerate(first) if r.ended != "ended" and _may_end(r.ended)]
+        again = self._run([tasks[n] for n in open_], folder / "real", limit, "real")
+        best = list(first)
+        for n, r in zip(open_, again, strict=True):
+            if r.ended == "ended" or len(r.kernels) > len(first[n].kernels):
+                best[n] = r
+        return best
+
+    def _run(
+        self, tasks: Sequence[tuple[Path, str]], folder: Path, limit: int, how: str
+    ) -> list[Recorded]:
+        folder.mkdir(parents=True)
+        outs = [folder / str(n) for n in range(len(tasks))]
+        lines = [
+            f"{path}\t{chip}\t{how}\t{out}\n" for (path, chip), out in zip(tasks, outs, strict=True)
+        ]
+        environment = {**os.environ, "PYTHONPATH": self.path, "OMP_NUM_THREADS": "1"}
+        subprocess.run(
+            [self.python, str(HOST), self.side, str(limit)],
+            input="".join(lines),
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            check=True,
+        )
+        return [_read(out) for out in outs]
+
+
+def _may_end(ended: str) -> bool:
+    """Whether a run with real tensors could come further than one with shapes."""
+    return not any(word in ended for word in ("ModuleNotFoundError", "ImportError"))
+
+
+def _read(out: Path) -> Recorded:
+    lines = [json.loads(x) for x in out.read_text(encoding="utf-8").splitlines()]
+    return Recorded(lines[:-1], lines[-1]["ended"])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program: outcome, kernels with the same IR, kernels compared, and a note."""
+
+    path: str
+    outcome: str
+    same: int
+    compared: int
+    note: str
+
+    def line(self) -> str:
+        """The row as it is kept."""
+        return f"{self.path}\t{self.outcome}\t{self.same}\t{self.compared}\t{self.note}"
+
+
+def compare(path: str, upstream: Recorded, own: Recorded) -> Row:
+    """The row of a program."""
+    pairs = list(zip(upstream.kernels, own.kernels, strict=False))
+    found = [differences(oracle_rules.upstream(a), oracle_rules.own(b)) for a, b in pairs]
+    same = sum(not d for d in found)
+    ends = {"upstream": upstream.ended, "own": own.ended}
+    notes = [f"{side}: {end}" for side, end in ends.items() if end != "ended"]
+    if len(upstream.kernels) != len(own.kernels):
+        notes.append(f"kernels: upstream {len(upstream.kernels)}, own {len(own.kernels)}")
+    first = next((d[0] for d in found if d), "")
+    if not pairs:
+        quiet = not notes
+        outcome = "no kernel" if quiet else "not compared"
+    else:
+        outcome = "agrees" if same == len(pairs) else "differs"
+    note = "; ".join(x for x in (first, *notes) if x)
+    return Row(path, outcome, same, len(pairs), " ".join(note.split())[:400])
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="programs, for example CHECKOUT/examples")
+    parser.add_argument("--upstream", required=True, help="the interpreter that has upstream")
+    parser.add_argument("--own", default=sys.executable, help="the interpreter for this package")
+    parser.add_argument("--only", default="", help="files whose path contains this")
+    parser.add_argument("--skip", default="", help="not those whose path contains one of these")
+    parser.add_argument("--limit", type=int, default=30, help="seconds of processor time for each")
+    parser.add_argument("--records", type=Path, help="keep what was recorded in this new folder")
+    parser.add_argument("--out", type=Path, help="keep the lines here")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Record and compare every program, and print what came of it."""
+    given = parse()
+    folder: Path = given.folder.resolve()
+    skip = [s for s in given.skip.split(",") if s]
+    settings = Settings(folder, "auto", given.limit, 0, small=False, load=False)
+    names = [str(p.relative_to(folder)) for p in programs(folder)]
+    names = [n for n in names if given.only in n and not any(s in n for s in skip)]
+    tasks = [(folder / n, settings.chip_of(folder / n)) for n in names]
+    hosts = [Host("upstream", given.upstream, ""), Host("own", given.own, str(ROOT / "src"))]
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(len(hosts)) as pool:
+        records = given.records or Path(temporary)
+        work = [pool.submit(h.record, tasks, records / h.side, given.limit) for h in hosts]
+        upstream, own = [w.result() for w in work]
+    rows = [compare(*x) for x in zip(names, upstream, own, strict=True)]
+    for row in rows:
+        print(f"{row.outcome:14} {row.same:3} of {row.compared:3}  {row.path}  {row.note}")
+    counts = Counter(r.outcome for r in rows)
+    for outcome, meaning in OUTCOMES.items():
+        print(f"{counts[outcome]:5}  {outcome}: {meaning}")
+    same, compared = sum(r.same for r in rows), sum(r.compared for r in rows)
+    print(f"{same} of {compared} kernels have the same IR")
+    if given.out is not None:
+        head = [f"# {len(rows)} programs, {compared} kernels compared, {same} the same"]
+        columns = ["path\toutcome\tsame\tcompared\tnote"]
+        given.out.write_text("\n".join([*head, *columns, *(r.line() for r in rows)]) + "\n")
+    return 0 if same == compared else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
