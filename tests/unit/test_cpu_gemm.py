@@ -191,6 +191,17 @@ def test_k_in_pieces_of_a_small_cache(k: int):
     check("float32", (50, 20, k), host=host, clear=True)
 
 
+@pytest.mark.parametrize("m", (96, 97, 200, 301))
+def test_rows_in_blocks_of_a_small_cache(m: int):
+    host = dataclasses.replace(llvm.host(), l2=1024)
+    check("float32", (m, 20, 40), host=host)
+    check("int32", (m, 20, 40), strides=(1, m, 20, 30), host=host)
+
+
+def test_a_product_larger_than_the_caches():
+    check("float32", (600, 200, 700))
+
+
 def protected(flat: np.ndarray) -> tuple[mmap.mmap, int]:
     """A copy of `flat` that ends where a page begins that cannot be touched, and its address."""
     page = mmap.PAGESIZE

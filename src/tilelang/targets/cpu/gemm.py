@@ -8,9 +8,10 @@ panel of C stays in registers while k runs: each step loads the vectors of a row
 multiplies them by one element of each row of A. Panels of a kind are one loop, so the code has at
 most a few micro-kernels, whatever the shape. The last vector of a row may be partial.
 
-Two things keep the operands in the first cache. k is cut into pieces for which a panel of B takes
-half of it. And a panel of B whose rows lie far apart, so that they would fight for the same sets of
-the cache, is copied to the stack before its panels of rows are computed.
+What keeps the operands in the caches: k is cut into pieces for which a panel of B takes half of the
+first cache, and rows into blocks for which A takes half of the second. A panel of B whose rows lie
+so far apart that they displace one another is copied to the stack first. A is read where it lies:
+a panel of it is a few streams only, and a copy would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilelang.dtypes import DType
 from tilelang.targets.cpu.llvm import Host
@@ -26,9 +27,7 @@ from tilelang.targets.cpu.text import Code, Value, mangled, number, vector
 from tilelang.targets.cpu.types import element_type
 
 LINE = 64  # bytes of a cache line
-WAYS = (
-    8  # of the first cache; fewer sets than lines in flight are what matters, not the exact number
-)
+WAYS = 8  # of the first cache; it is a guess, and the sets that follow from it are what matters
 CHAINS = 8  # sums in flight that keep two multipliers with a latency of four busy
 REUSED = 48  # rows of A for which copying a panel of B is worth while
 
@@ -59,21 +58,26 @@ def gemm_tile(  # noqa: PLR0913 - the operands and immediates of the row
     if not m or not n:
         return
     shape = _Shape(element_type(dtype), m, n, k, a_row, a_col, b_row, c_row)
+    _call(code, shape, host, [c, a, b], clear)
+
+
+def _call(code: Code, shape: _Shape, host: Host, pointers: list[Value], clear: Value) -> None:
+    """A call of the function of a shape, which is made if the module does not have it."""
     suffix = {"true": ".set", "false": ".add"}.get(clear.text, "")
     name = f'"gemm.{shape.name}{suffix}"'
     if name not in code.module.functions:
-        pointers = [f"ptr noalias {x}" for x in ("", "readonly ", "readonly ")]
+        types = [f"ptr noalias {x}" for x in ("", "readonly ", "readonly ")]
         inner = Code(
             code.module,
             name,
             "void",
-            [*pointers, "i1"],
+            [*types, "i1"],
             linkage="private",
             attributes="noinline nounwind",
         )
         _Product(inner, shape, host, clear if suffix else inner.args[3]).emit()
         code.module.functions[name] = inner.text
-    code.call_void(f"@{name}", [c, a, b, clear])
+    code.call_void(f"@{name}", [*pointers, clear])
 
 
 @dataclass(frozen=True)
@@ -201,6 +205,7 @@ class _Product:
     def __init__(self, code: Code, shape: _Shape, host: Host, clear: Value) -> None:
         self.code = code
         self.shape = shape
+        self.host = host
         self.clear = clear
         self.vectors = _Vectors(code, shape, host)
         self.lanes = self.vectors.lanes
@@ -228,7 +233,10 @@ class _Product:
     def emit(self) -> None:
         """All of the function, its end included."""
         code, k = self.code, number("i64", self.shape.k)
-        if self.pieces == 1:
+        tall = _rows_at_a_time(self.shape, self.deep, self.host)
+        if tall < self.shape.m:
+            self._blocks(tall)
+        elif self.pieces == 1:
             self._piece(number("i64", 0), _Piece(k, self.clear))
         else:
             with loop(code, number("i64", self.pieces)) as (index, _):
@@ -238,6 +246,21 @@ class _Product:
                 first = code.compare("eq", index, number("i64", 0))
                 self._piece(start, _Piece(deep, code.op("and", self.clear, first)))
         code.ret()
+
+    def _blocks(self, rows: int) -> None:
+        """The product as several with so many rows, and one with the rest."""
+        code, shape = self.code, self.shape
+        c, a, b, _ = code.args
+        full, rest = divmod(shape.m, rows)
+
+        def some(index: Value, rows: int, first: int) -> None:
+            at = [self._at(c, index, first * shape.c_row), self._at(a, index, first * shape.a_row)]
+            _call(code, replace(shape, m=rows), self.host, [*at, b], self.clear)
+
+        with loop(code, number("i64", full)) as (i, _):
+            some(i, rows, rows)
+        if rest:
+            some(number("i64", 1), rest, full * rows)
 
     def _piece(self, start: Value, piece: _Piece) -> None:
         """All of C, with the elements of k from `start` on."""
@@ -336,6 +359,15 @@ class _Product:
         else:
             offset = self.code.op("mul nsw", index, number("i64", stride))
         return self.code.gep(base, self.shape.kind, offset)
+
+
+def _rows_at_a_time(shape: _Shape, deep: int, host: Host) -> int:
+    """The rows of A to go over with a panel of B, so that `deep` columns of them stay in half of
+    the second cache. Blocks of rows are of about one size.
+    """
+    most = max(REUSED, host.l2 // 2 // (max(deep, 1) * shape.size))
+    each = -(-shape.m // -(-shape.m // most))
+    return min(shape.m, -(-each // 12) * 12)  # 12 rows are whole panels of most widths
 
 
 def _collide(stride: int, rows: int, host: Host) -> bool:
