@@ -316,7 +316,7 @@ def test_dynamic_checks_run_the_kernel(file, command):
 def test_run_says_what_each_parameter_holds(file, command):
     code, out, _ = command("run", f"{file}::scaled(100)", "--args", "X=arange")
     assert code == 0
-    assert "on cpu (by the emulator)" in out
+    assert "scaled(100) on cpu: " in out
     x, y = (row.split() for row in out.splitlines()[2:4])
     assert x == ["X", "100", "float32", "read", "0", "99", "49.5", "0"]
     assert y == ["Y", "100", "float32", "returned", "0", "198", "99", "0"]
@@ -374,18 +374,6 @@ def test_a_file_runs_as_a_program(command, tmp_path, monkeypatch):
     code, out, _ = command("run", "program.py", *words)
     assert code == 3
     assert out == "__main__ next door ['3', '--flag'] emulate\n"
-
-
-# ---- show ----------------------------------------------------------------------------------------
-
-
-def test_show_prints_the_stages(file, command):
-    _, tile, _ = command("show", f"{file}::workspace(256)")
-    assert "for i in parallel(128):" in tile
-    code, source, _ = command("show", f"{file}::workspace(256)", "--stage", "source")
-    assert code == 0
-    compile(source, "source", "exec")
-    assert source != tile
 
 
 # ---- scopes --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command `tilewright`: run, check, show, scopes, doctor.
+"""The command `tilewright`: run, check, show, scopes, cache, doctor.
 
 What enters: the words of a command line. What leaves: text on standard output and an exit code: 0
 for success, 1 for findings or a failure, 2 for a command line that cannot be carried out. Faults of
@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from tilelang._version import __version__
-from tilelang.cli import commands, doctor, scope_tables
+from tilelang.cli import cached, commands, doctor, scope_tables
 from tilelang.cli.inputs import FILLS
 from tilelang.cli.kernels import UsageError, parse_spec
 from tilelang.errors import InternalError, TileError
@@ -97,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(words.add_parser("check", help="findings about a kernel, and its memory"))
     _add_show(words.add_parser("show", help="the IR of a kernel, or the source that runs"))
     _add_scopes(words.add_parser("scopes", help="the memory scopes, and the chips' capacities"))
+    _add_cache(words.add_parser("cache", help="the compiled kernels on disk"))
     _add_doctor(words.add_parser("doctor", help="what runs here, and why not more"))
     return parser
 
@@ -148,9 +149,12 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     _add_target(parser)
     parser.add_argument(
         "--stage",
-        choices=("tile", "source"),
-        default="tile",
-        help="tile: the IR as traced (default); source: what runs on the target",
+        choices=("tile", "thread", "source"),
+        help="tile: the IR as traced (default); thread: the IR as lowered for the target's "
+        "hardware; source: what runs on the target",
+    )
+    parser.add_argument(
+        "--asm", action="store_true", help="of the source, the processor's instructions"
     )
     parser.set_defaults(act=_show)
 
@@ -159,7 +163,14 @@ def _show(chosen: argparse.Namespace) -> int:
     spec = parse_spec(chosen.spec)
     if not spec.name:
         return commands.needs_factory(spec)
-    return commands.show(spec, _target(chosen), chosen.stage)
+    stage: str = chosen.stage or ("source" if chosen.asm else "tile")
+    if chosen.asm and stage != "source":
+        raise UsageError(
+            f"the {stage} stage has no instructions of a processor",
+            expected="--asm alone, or with --stage source",
+            got=f"--asm --stage {stage}",
+        )
+    return commands.show(spec, _target(chosen), stage, assembly=chosen.asm)
 
 
 def _add_scopes(parser: argparse.ArgumentParser) -> None:
@@ -172,6 +183,16 @@ def _add_scopes(parser: argparse.ArgumentParser) -> None:
 
 def _scopes(chosen: argparse.Namespace) -> int:
     return scope_tables.scopes(compare=chosen.compare, as_json=chosen.json, chip=chosen.chip)
+
+
+def _add_cache(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--clear", action="store_true", help="remove them")
+    parser.add_argument("--json", action="store_true", help="the same facts as JSON")
+    parser.set_defaults(act=_cache)
+
+
+def _cache(chosen: argparse.Namespace) -> int:
+    return cached.cache(clear=chosen.clear, as_json=chosen.json)
 
 
 def _add_doctor(parser: argparse.ArgumentParser) -> None:

@@ -20,17 +20,29 @@ import numpy.typing as npt
 
 from tilelang import dtypes
 from tilelang.cli import inputs, tables
-from tilelang.cli.kernels import Made, Spec, factories, guarded, listing, load, make
+from tilelang.cli.kernels import (
+    Made,
+    Spec,
+    UsageError,
+    factories,
+    guarded,
+    listing,
+    load,
+    make,
+)
 from tilelang.dtypes import DType
 from tilelang.errors import Diagnostic, Severity, TileError
+from tilelang.ir.text import print_program
 from tilelang.ir.tile import Param
 from tilelang.isa.target import Target
 from tilelang.options import options_from
 from tilelang.passes.check import memory_report
+from tilelang.passes.pipeline import lower
 from tilelang.runtime import JITKernel
 from tilelang.runtime import check as check_kernel
 from tilelang.runtime import compile as compile_kernel
 from tilelang.runtime.resolve import resolve
+from tilelang.targets import target as parse_target
 
 Array = npt.NDArray[Any]
 
@@ -198,9 +210,32 @@ def _summary(findings: Sequence[Diagnostic]) -> str:
 # ---- show ----------------------------------------------------------------------------------------
 
 
-def show(spec: Spec, target: str | None, stage: str) -> int:
-    """Print a stage of one kernel: `tile`, the IR as traced, or `source`, what runs."""
+def show(spec: Spec, target: str | None, stage: str, *, assembly: bool) -> int:
+    """Print a stage of one kernel: `tile`, the IR as traced, `thread`, the lowered IR, or `source`,
+    what runs; with `assembly` the processor's instructions.
+    """
     made = make(spec)
-    text = made.func.script() if stage == "tile" else _compiled(made, target).get_kernel_source()
-    print(text, end="")
+    if stage == "tile":
+        text = made.func.script()
+    elif stage == "thread":
+        text = _lowered(made, target)
+    else:
+        text = _compiled(made, target).get_kernel_source(asm=assembly)
+    print(text, end="" if text.endswith("\n") else "\n")
     return 0
+
+
+def _lowered(made: Made, target: str | None) -> str:
+    """The thread stage, also for hardware that is not here."""
+    spec = made.settings.get("target") if target is None else target
+    wanted = parse_target(default_target() if spec is None else spec)
+    if wanted.mode != "native" or not wanted.resolved:
+        wanted = resolve(wanted)
+    if wanted.mode != "native":
+        raise UsageError(
+            f"there is no thread stage on {wanted}: it runs the tile stage",
+            expected="a target with hardware of its own, as cpu",
+            got=str(wanted),
+            help="`--stage source` shows what runs",
+        )
+    return print_program(lower(made.func.ir, wanted))

@@ -35,7 +35,7 @@ OLDEST_PYTHON = (3, 11)
 _USES = {
     "numpy": "arrays and the emulator",
     "ml_dtypes": "bfloat16 and the 8- and 4-bit floats",
-    "llvmlite": "the native CPU target, which is not built in this version",
+    "llvmlite": "the native CPU target",
     "rich": "tables on a terminal",
     "torch": "tensors as arguments and results",
     "cuda-bindings": "launching on NVIDIA GPUs, which is not built in this version",
@@ -138,7 +138,7 @@ def _verdict(name: str) -> str:
         return exc.diagnostics[0].message.partition("cannot run here: ")[2] or str(exc)
     if target.mode == "emulate":
         return f"runs: {target.describe()}"
-    return f"runs: {description(target)}"
+    return f"runs: {description(target, native=True)}"
 
 
 def _settings(env: Mapping[str, str]) -> tuple[list[str], list[str]]:

@@ -12,31 +12,37 @@ from typing import Any
 from tilelang.compat.modules import MODULES, install
 from tilelang.errors import TileError
 from tilelang.language.later import Later
+from tilelang.options import options_from
 from tilelang.runtime import JITKernel, compile
 
 _CACHE = "TILELANG_DISABLE_CACHE"
 
 
 def enable_cache() -> None:
-    """Let compiled kernels be kept on disk, in this process."""
+    """Let compiled kernels be kept and found again, in this process."""
     os.environ[_CACHE] = "0"
 
 
 def disable_cache() -> None:
-    """Keep compiled kernels off the disk, in this process."""
+    """Compile each kernel anew, in this process."""
     os.environ[_CACHE] = "1"
 
 
 def is_cache_enabled() -> bool:
-    """Whether compiled kernels may be kept on disk."""
-    return os.environ.get(_CACHE, "0") in ("", "0")
+    """Whether compiled kernels are kept and found again."""
+    return not options_from(None, {_CACHE: os.environ.get(_CACHE, "")}).disable_cache
 
 
 def set_log_level(level: int | str) -> None:
-    """The least level of messages of the logger `tilelang`."""
+    """The least level of messages of the logger `tilelang`; where the program has not said where
+    messages go, they go to standard error from now on.
+    """
     import logging  # on demand: programs that never log do not pay for it
 
-    logging.getLogger("tilelang").setLevel(level)
+    logger = logging.getLogger("tilelang")
+    logger.setLevel(level)
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
 
 
 def par_compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from tilelang.errors import (
@@ -22,7 +23,8 @@ from tilelang.isa.target import Target, TargetLike
 from tilelang.options import Options, ineffective, options_from
 from tilelang.runtime.kernel import Findings, JITKernel, Runner
 from tilelang.runtime.parts import check_function, native, translate
-from tilelang.runtime.resolve import is_auto, resolve
+from tilelang.runtime.resolve import description, is_auto, resolve
+from tilelang.runtime.trace import Trace
 from tilelang.targets import CHIPS
 
 # Upstream's names for its own launch paths. There is one path here, so the choice has no effect.
@@ -57,16 +59,23 @@ def compile(
     configs = {**dict(func.attrs.get("pass_configs", ())), **(pass_configs or {})}
     flags = [*func.attrs.get("compile_flags", ()), *_listed(compile_flags)]
     options = options_from(configs, os.environ)
+    if verbose is not None:
+        options = replace(options, verbose=verbose)
     unused = [
         *ineffective(configs, {}),
         *_unused(execution_backend, target_host, flags),
     ]
     resolved = resolve(target, str(options.default_target))
     outputs = output_positions(func, out_idx)
-    findings = check_function(func.ir, resolved, chips=CHIPS)
+    trace = Trace(func.ir.name, options)
+    trace.begin(func.ir)
+    with trace.step("check"):
+        findings = check_function(func.ir, resolved, chips=CHIPS)
     raise_if_any(findings)
     auto = is_auto(target, str(options.default_target))
-    program, fallen = _program(func.ir, resolved, auto=auto)
+    program, fallen = _program(func.ir, resolved, trace, auto=auto)
+    trace.source(".ll" if program.native else ".py", program.source)
+    trace.end(description(resolved, native=program.native))
     return JITKernel(
         func,
         program,
@@ -77,15 +86,17 @@ def compile(
     )
 
 
-def _program(fn: Function, target: Target, *, auto: bool) -> tuple[Runner, list[Diagnostic]]:
+def _program(
+    fn: Function, target: Target, trace: Trace, *, auto: bool
+) -> tuple[Runner, list[Diagnostic]]:
     """What carries a function out on `target`, and a warning where it is not what was hoped for.
 
     Where the choice of the target was left to us, what the native CPU refuses runs on the emulator.
     """
     if target.mode != "native":
-        return translate(fn, tf32=target.fp32_gemm == "tf32"), []
+        return _emulated(fn, trace, tf32=target.fp32_gemm == "tf32"), []
     try:
-        return native(fn, target), []
+        return native(fn, target, trace), []
     except TileError as e:
         refused = e.diagnostics[0]
         if not auto or refused.kind != "target":
@@ -96,7 +107,14 @@ def _program(fn: Function, target: Target, *, auto: bool) -> tuple[Runner, list[
         refused.loc,
         help="target='emulate' says that this is meant",
     )
-    return translate(fn), [said]
+    return _emulated(fn, trace, tf32=False), [said]
+
+
+def _emulated(fn: Function, trace: Trace, *, tf32: bool) -> Runner:
+    with trace.step("translate"):
+        program = translate(fn, tf32=tf32)
+    trace.text("kernel.py", program.source)
+    return program
 
 
 def _heard(findings: Sequence[Diagnostic], options: Options) -> list[Diagnostic]:

@@ -35,20 +35,18 @@ def key(fn: Function, target: str, machine: Sequence[str], options: Options) -> 
     `machine` is what the target's code generator depends on besides the program: features of the
     processor, versions of the compilers that it calls.
     """
-    parts = [
-        compiler(),
-        target,
-        repr(list(machine)),
-        repr(code_settings(options)),
-        print_function(fn),
-        places(fn),
-    ]
-    digest = hashlib.sha256()
+    settings = repr(code_settings(options))
+    return digest([compiler(), target, *machine, settings, print_function(fn), places(fn)])
+
+
+def digest(parts: Sequence[str]) -> str:
+    """SHA-256 of texts in order, in hexadecimal; other texts joined alike give another one."""
+    made = hashlib.sha256()
     for part in parts:
         text = part.encode()
-        digest.update(len(text).to_bytes(8, "little"))
-        digest.update(text)
-    return digest.hexdigest()
+        made.update(len(text).to_bytes(8, "little"))
+        made.update(text)
+    return made.hexdigest()
 
 
 def code_settings(options: Options) -> list[tuple[str, object]]:
@@ -83,14 +81,14 @@ def compiler() -> str:
     imported is older than a file that changed after it started, so then the text is like no other,
     and the process neither uses nor leaves what others could use.
     """
-    digest = hashlib.sha256()
+    made = hashlib.sha256()
     changed = False
     for name, facts in sorted(_sources(_PACKAGE)):
-        digest.update(f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode())
+        made.update(f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode())
         # A copy may keep the old time of change of a file, but not that of its entry.
         latest = max(facts.st_mtime_ns, facts.st_ctime_ns)
         changed = changed or latest > _STARTED - _CLOCK
-    own = secrets.token_hex(16) if changed else digest.hexdigest()
+    own = secrets.token_hex(16) if changed else made.hexdigest()
     return f"{__version__} {own}"
 
 

@@ -13,7 +13,7 @@ from tilelang.isa.target import Target
 from tilelang.options import Options
 from tilelang.runtime.arguments import Bound, Signature
 from tilelang.runtime.inspect import Snapshot, observe
-from tilelang.runtime.parts import emulated, memory_report, plans
+from tilelang.runtime.parts import assembly, emulated, memory_report, plans
 from tilelang.runtime.resolve import description
 
 if TYPE_CHECKING:
@@ -134,9 +134,24 @@ class JITKernel:
         program = emulated(self._program, self.ir)
         return observe(program, self.ir, _by_name(bound), buffer=buffer, after=after, block=block)
 
-    def get_kernel_source(self, kernel_only: bool = True) -> str:
-        """What runs: LLVM IR, or on the emulator the Python source made from the tile stage."""
-        return self._program.source
+    def get_kernel_source(self, kernel_only: bool = True, *, asm: bool = False) -> str:
+        """What runs: LLVM IR, or on the emulator the Python source made from the tile stage.
+
+        `kernel_only` is upstream's: host and kernels are one text here. With `asm` the processor's
+        assembly, made from it; ValueError on the emulator, which has none.
+        """
+        if not asm:
+            return self._program.source
+        text = assembly(self._program)
+        if text is None:
+            raise error(
+                "target",
+                f"there is no assembly of {self.ir.name}: the emulator runs it",
+                self.ir.loc,
+                expected="a kernel that runs as machine code, as with target='cpu'",
+                got=f"target='{self._target}'",
+            )
+        return text
 
     def show_source(self, which: str = "kernel") -> None:
         """Print the source that runs."""

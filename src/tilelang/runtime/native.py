@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -18,11 +19,14 @@ import numpy as np
 from tilelang.dtypes import DType
 from tilelang.dtypes.storage import from_bits
 from tilelang.errors import TileIndexError, TileRuntimeError, error
-from tilelang.targets.cpu.llvm import Library
+from tilelang.options import options_from
+from tilelang.runtime.cache import Entry, Store
+from tilelang.runtime.identity import compiler, digest
+from tilelang.targets.cpu.llvm import Library, machine, optimise
 from tilelang.targets.cpu.program import Built
 from tilelang.targets.cpu.record import SHOW, Control
 from tilelang.targets.cpu.statements import Failure, Printed
-from tilelang.targets.cpu.workers import Workers, compiled
+from tilelang.targets.cpu.workers import Workers, compiled, module_text
 
 Pack = Callable[[Any], int]
 """A scalar as the low bits of its slot."""
@@ -30,8 +34,16 @@ Pack = Callable[[Any], int]
 
 @functools.cache
 def workers() -> Workers:
-    """The workers of this process, for all kernels."""
-    return Workers(compiled())
+    """The workers of this process, for all kernels. Their code is kept as that of kernels is."""
+    options = options_from(None, os.environ)
+    if options.disable_cache:
+        return Workers(compiled())
+    store, name = Store(options.cache_dir), digest([compiler(), *machine(), module_text()])
+    entry = store.get(name)
+    if entry is None:
+        entry = Entry({"kernel": "workers", "target": "cpu"}, {"code": compiled()})
+        store.put(name, entry)
+    return Workers(entry.blobs["code"])
 
 
 class NativeProgram:
@@ -48,13 +60,19 @@ class NativeProgram:
         self._packs: Sequence[Pack | None] = [
             None if dtype is None else packer(dtype) for _, dtype in built.slots
         ]
-        self._show = SHOW(self._print)
+        # Not a method of this object: it would hold its own code until the next garbage collection.
+        self._show = SHOW(functools.partial(_print, built.prints))
         self._idle: list[Control] = []
 
     @property
     def source(self) -> str:
         """The LLVM IR, before optimisation."""
         return self.built.text
+
+    @property
+    def assembly(self) -> str:
+        """The processor's instructions."""
+        return assembly(self.built)
 
     def run(self, args: Mapping[str, Any]) -> None:
         """Run it on the storage of the arguments, numbers for scalars and sizes.
@@ -72,8 +90,11 @@ class NativeProgram:
 
     def call(self, slots: Sequence[int]) -> None:
         """Run it on slots that are filled already: addresses, and the bits of scalars."""
-        control = self._idle.pop() if self._idle else self._control()
-        status = self._run(ctypes.addressof(control), self._slots(*slots))
+        try:
+            control = self._idle.pop()
+        except IndexError:  # not asked for before: another thread may be calling too
+            control = self._control()
+        status: int = self._run(ctypes.addressof(control), self._slots(*slots))
         if status:
             where = tuple(control.block)
             control.status = 0
@@ -89,8 +110,16 @@ class NativeProgram:
         control.threads = 1 if self.built.prints else workers().threads()
         return control
 
-    def _print(self, what: int, bits: int, index: int, x: int, y: int, z: int) -> None:
-        print(printed(self.built.prints[what], bits, index, (x, y, z)))
+
+def _print(  # noqa: PLR0913 - what the native code tells
+    prints: Sequence[Printed], what: int, bits: int, index: int, x: int, y: int, z: int
+) -> None:
+    print(printed(prints[what], bits, index, (x, y, z)))
+
+
+def assembly(built: Built) -> str:
+    """The processor's instructions. From the text anew: making code changes the module."""
+    return optimise(built.text, vectorise=built.vectorise).assembly()
 
 
 def packer(dtype: DType) -> Pack:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilelang.runtime.kernel import Runner
     from tilelang.runtime.native import NativeProgram
     from tilelang.runtime.plan import Plans
+    from tilelang.runtime.trace import Trace
 
 
 def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Program:
@@ -31,15 +32,11 @@ def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Pro
     return made(fn, tf32=tf32, checked=checked)
 
 
-def native(fn: Function, target: Target) -> NativeProgram:
+def native(fn: Function, target: Target, trace: Trace) -> NativeProgram:
     """The function as machine code of the CPU. A `TileError` for what the target cannot run."""
-    from tilelang.passes.pipeline import lower  # see the module's docstring
-    from tilelang.runtime.native import NativeProgram as Made
-    from tilelang.targets.cpu.llvm import host, optimise
-    from tilelang.targets.cpu.program import emit
+    from tilelang.runtime.native_cache import native_program  # see the module's docstring
 
-    built = emit(lower(fn, target), host())
-    return Made(built, optimise(built.text, vectorise=built.vectorise).object())
+    return native_program(fn, target, trace)
 
 
 def plans(program: Runner, signature: Signature) -> Plans | None:
@@ -50,6 +47,15 @@ def plans(program: Runner, signature: Signature) -> Plans | None:
     from tilelang.runtime.plan import Plans as Made
 
     return Made(program, signature) if isinstance(program, Native) else None
+
+
+def assembly(program: Runner) -> str | None:
+    """The processor's instructions of a native program; the emulator has none."""
+    if not program.native:
+        return None
+    from tilelang.runtime.native import NativeProgram as Native  # see the module's docstring
+
+    return program.assembly if isinstance(program, Native) else None
 
 
 def emulated(program: Runner, fn: Function) -> Program:

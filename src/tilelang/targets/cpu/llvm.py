@@ -69,12 +69,18 @@ def host() -> Host:
 
 
 def version() -> str:
-    """llvmlite and LLVM, for keys of caches."""
+    """llvmlite and LLVM."""
     import llvmlite  # pyright: ignore[reportMissingTypeStubs]  # as above
 
     return (
         f"llvmlite {llvmlite.__version__}, LLVM {'.'.join(map(str, _binding().llvm_version_info))}"
     )
+
+
+def machine() -> list[str]:
+    """All that code depends on besides its module, for keys of caches."""
+    at = host()
+    return [at.triple, at.cpu, at.features, version()]
 
 
 @dataclass(frozen=True)
