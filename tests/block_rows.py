@@ -166,7 +166,79 @@ def print_element(m: Any, stmt: Any, mask: np.ndarray) -> None:
         m.host.printed.append(f"{imm['message']}: {imm['buffer']}[{at[t]}] = {found[t, 0]}")
 
 
+def _registers(m: Any, slot: Any, mask: np.ndarray) -> np.ndarray:
+    """The elements of a register operand of each thread."""
+    return m.read(slot.array.name, m.slot(slot, mask), slot.count, mask)
+
+
+def ldmatrix(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """PTX ISA 9.7.14.5.15: matrices of 8 rows of 16 bytes, the rows addressed by the lanes."""
+    count = int(stmt.row.split(".")[1][1:])
+    trans = dict(stmt.imm)["trans"]
+    src, out = stmt.ins[0], stmt.outs[0]
+    dtype = src.array.type
+    group = 128 // dtype.bits
+    per = 32 // dtype.bits
+    lane, warp = _lanes(m)
+    rows = m.read(src.array.name, m.slot(src, mask), group, mask & (lane < 8 * count))
+    assert (m.slot(src, mask)[mask & (lane < 8 * count)] % group == 0).all(), "ldmatrix: alignment"
+    out_values = np.zeros((m.count, count * per), rows.dtype)
+    for start in range(0, m.count, WARP):
+        if not mask[start]:
+            continue
+        for q in range(count):
+            tile = rows[start + 8 * q : start + 8 * q + 8]  # (8, group)
+            if trans:
+                tile = tile.T
+            out_values[start : start + WARP, q * per : (q + 1) * per] = tile.reshape(WARP, per)
+    m.write(out.array.name, m.slot(out, mask), out_values, mask)
+
+
+def mma(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """PTX ISA 9.7.14.5: fragments of A, B and the result."""
+    from tilelang.dtypes.convert import converter
+
+    _, shape, *_ = stmt.row.split(".")
+    rows, rest = shape[1:].split("n")
+    cols, deep = (int(x) for x in rest.split("k"))
+    rows = int(rows)
+    out, (a, b) = stmt.outs[0], stmt.ins
+    inner = DType("float64") if out.array.type.is_float else DType("int64")
+    values = [_registers(m, x, mask) for x in (a, b, out)]
+    regs = [
+        converter(x.array.type, inner)(np.ascontiguousarray(v))
+        for x, v in zip((a, b, out), values, strict=True)
+    ]
+    if "tf32" in stmt.row:
+        for k in (0, 1):
+            cut = np.ascontiguousarray(values[k]).view(np.uint32) & np.uint32(0xFFFFE000)
+            regs[k] = cut.view(np.float32).astype(np.float64)
+    lane = np.arange(WARP)
+    g, t = lane // 4, lane % 4
+    bits = a.array.type.bits
+    packed = 1 if bits == 64 else 32 // bits
+    tall = rows // 8
+    result = np.zeros((m.count, 2 * tall), inner.numpy)
+    for start in range(0, m.count, WARP):
+        if not mask[start]:
+            continue
+        w = slice(start, start + WARP)
+        left, right = np.zeros((rows, deep), inner.numpy), np.zeros((deep, cols), inner.numpy)
+        for n in range(a.count):
+            v, r = n % packed, n // packed
+            left[g + 8 * (r % tall), t * packed + v + 4 * packed * (r // tall)] = regs[0][w, n]
+        for n in range(b.count):
+            v, r = n % packed, n // packed
+            right[t * packed + v + 4 * packed * r, g] = regs[1][w, n]
+        product = left @ right
+        for n in range(2 * tall):
+            result[w, n] = regs[2][w, n] + product[g + 8 * (n // 2), 2 * t + n % 2]
+    m.write(out.array.name, m.slot(out, mask), converter(inner, out.array.type)(result), mask)
+
+
 ROW_MEANINGS: dict[str, Any] = {
+    "ldmatrix.*": ldmatrix,
+    "mma.*": mma,
     "barrier.sync": barrier_sync,
     "bar.warp.sync": warp_sync,
     "shfl.sync.*": shuffle,

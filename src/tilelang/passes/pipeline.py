@@ -25,9 +25,11 @@ from tilelang.passes.lower_products import lower_products
 from tilelang.passes.lower_reducers import lower_reducers, lower_tests
 from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.plan_memory import plan_memory
+from tilelang.passes.simt.demote_fragments import demote_fragments
 from tilelang.passes.simt.plain_tiles import plain_tiles
 from tilelang.passes.simt.spread_threads import spread_threads
 from tilelang.passes.simt.synchronize import synchronize
+from tilelang.passes.simt.vectorize import vectorize
 from tilelang.passes.split_grid import split_grid
 from tilelang.passes.split_threads import split_threads
 from tilelang.passes.widen_arithmetic import widen_arithmetic
@@ -61,10 +63,12 @@ MANY_THREADS: tuple[Pass, ...] = (
     canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
     lower_products,  # sparse and scaled products and patches are plain products and loops
     lower_reducers,  # reducers are buffers; contributions are left
+    demote_fragments,  # fragments are used as registers can be
     plain_tiles,  # of tiles, only parallel nests, reductions and products of whole fragments
     spread_threads,  # what one thread does; fragments are registers; no barriers but the author's
     widen_arithmetic,  # operators work on float32, float64 and whole bytes
     lower_thread_memory,  # the thread stage: flat arrays, guards, kernels
+    vectorize,  # neighbouring elements are read and written as vectors; no loops in lockstep
     plan_memory,  # every shared array has its place
     synchronize,  # threads meet before they use what others have written
 )

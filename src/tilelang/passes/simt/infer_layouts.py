@@ -1,7 +1,7 @@
 """Which threads hold which elements of each fragment.
 
 What enters: a launch whose tile operations are parallel nests, reductions and products of whole
-fragments. What leaves: a `Spread` for each fragment, or a reason why it lies in shared memory.
+fragments. What leaves: a `Spread` for each fragment.
 
 Rules, in order of priority: a product dictates the layout of its fragments; a layout that is known
 goes on through nests (the nest takes the layout of a fragment that all its axes walk, the others
@@ -18,38 +18,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilelang.errors import InternalError
-from tilelang.ir.expr import AddressOf, Buffer, Expr, Load, LoadVector, Region, Var, int_value
+from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region, Var, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
     Block,
-    Gemm,
     Parallel,
-    Print,
     Reduce,
-    Stmt,
     Store,
     StoreVector,
-    View,
 )
 from tilelang.layout.spread import Spread, broken, coalesced, replicated
 from tilelang.passes.lower_parallel import own_nodes, statements
+from tilelang.passes.simt.demote_fragments import single_uses
 from tilelang.passes.simt.launch import Threads, static_shape
 
 Axes = tuple[int | None, ...]
 """For each axis of a buffer, the axis of the nest that walks it; None where the index is 0."""
 
-SMALL = 32
-"""A fragment that code outside of nests reads is held by every thread up to this many elements."""
-
 
 @dataclass
 class Layouts:
-    """The result: a layout for each fragment in registers, and why others are in shared memory."""
+    """The result: a layout for each fragment."""
 
     of: dict[str, Spread] = field(default_factory=dict[str, Spread])
-    demoted: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -77,9 +70,9 @@ Wanted = Mapping[str, Spread]
 def infer_layouts(threads: Threads, body: Block, wanted: Wanted) -> Layouts:
     """The layouts of all fragments; `wanted` are those that products dictate."""
     job = _Inference(threads, body)
-    job.demote()
     for name, spread in wanted.items():
         job.settle(name, spread)
+    job.settle_single()
     job.solve()
     for name, spread in job.found.of.items():
         faults = list(broken(spread))
@@ -96,13 +89,12 @@ class _Inference:
         self.body = body
         self.found = Layouts()
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.buffers: dict[str, Buffer] = {}
         self.nests: list[Nest] = []
         self.reduces: list[Reduce] = []
         self.vectors: dict[str, int] = {}
         for stmt in statements(body):
             if isinstance(stmt, Alloc) and threads.is_fragment(stmt.buffer):
-                self.buffers[stmt.buffer.name] = stmt.buffer
+                self.shapes[stmt.buffer.name] = static_shape(stmt.buffer) or ()
         self.collect()
 
     # What there is -------------------------------------------------------------------------------
@@ -120,63 +112,17 @@ class _Inference:
             elif isinstance(stmt, Reduce):
                 self.reduces.append(stmt)
 
-    def demote(self) -> None:
-        """Fragments that registers cannot serve lie in shared memory."""
-        for name, buffer in self.buffers.items():
-            shape = static_shape(buffer)
-            if shape is None:
-                self.found.demoted[name] = "its size is known at run time only"
-            elif buffer.dtype.is_subbyte or buffer.dtype.is_vector:
-                self.found.demoted[name] = f"its elements are {buffer.dtype}"
-            else:
-                self.shapes[name] = shape
-        for name, why in self.odd_uses():
-            if name in self.buffers and name not in self.found.demoted:
-                self.found.demoted[name] = why
-                self.shapes.pop(name, None)
-
-    def odd_uses(self) -> Iterator[tuple[str, str]]:
-        """Fragments that are used as no fragment can be, with the reason."""
-        for stmt in statements(self.body):
-            if isinstance(stmt, View):
-                yield stmt.source.name, "another view of it exists"
-            elif isinstance(stmt, Print) and isinstance(stmt.value, Buffer):
-                yield stmt.value.name, "it is printed"
-            elif isinstance(stmt, StoreVector):
-                yield stmt.buffer.name, "vectors are written to it"
-            elif isinstance(stmt, Atomic):
-                yield stmt.dst.buffer.name, "it is updated atomically"
-            if isinstance(stmt, (Reduce, Gemm)):
-                continue
-            for node in own_nodes(stmt):
-                if isinstance(node, AddressOf):
-                    yield node.buffer.name, "its address is taken"
-                elif isinstance(node, LoadVector):
-                    yield node.buffer.name, "vectors are read from it"
-        yield from self.outside_nests(self.body)
-
-    def outside_nests(self, body: Block) -> Iterator[tuple[str, str]]:
-        """Fragments that code of the whole block touches one element at a time."""
-        for stmt in outside(body):
-            touched: list[tuple[Buffer, Sequence[Expr]]] = [
-                (n.buffer, n.indices) for n in own_nodes(stmt) if isinstance(n, Load)
-            ]
-            if isinstance(stmt, Store):
-                touched.append((stmt.buffer, stmt.indices))
-            for buffer, indices in touched:
-                if not self.t.is_fragment(buffer):
-                    continue
-                shape = static_shape(buffer) or ()
-                if all(int_value(i) is not None for i in indices) and math.prod(shape) <= SMALL:
-                    if buffer.name not in self.found.demoted:
-                        self.found.of[buffer.name] = replicated(shape, self.t.count)
-                else:
-                    yield buffer.name, "code outside of T.Parallel reads or writes single elements"
+    def settle_single(self) -> None:
+        """Fragments that code outside of nests reads are held by every thread."""
+        for buffer, _ in single_uses(self.body):
+            shape = self.shapes.get(buffer.name)
+            if shape is not None:
+                self.settle(buffer.name, replicated(shape, self.t.count))
 
     # Rules ---------------------------------------------------------------------------------------
 
     def settle(self, name: str, spread: Spread) -> bool:
-        """Give a fragment its layout, unless it has one or lies in shared memory."""
+        """Give a fragment its layout, unless it has one."""
         if name in self.found.of or name not in self.shapes:
             return False
         self.found.of[name] = spread
@@ -229,18 +175,6 @@ def reduced_spread(spread: Spread, dim: int, shape: tuple[int, ...]) -> Spread:
     if len(shape) != len(axes):
         axes = [None] * len(shape)
     return spread.through(axes, shape)
-
-
-def outside(body: Block) -> Iterator[Stmt]:
-    """The statements that are not inside a nest, an operation on tiles left out."""
-    for stmt in body:
-        if isinstance(stmt, Parallel):
-            continue
-        if not isinstance(stmt, (Reduce, Gemm)):
-            yield stmt
-        for child in stmt.children():
-            if isinstance(child, Stmt):
-                yield from outside((child,))
 
 
 # Nests -------------------------------------------------------------------------------------------

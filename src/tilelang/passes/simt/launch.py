@@ -79,6 +79,15 @@ class Threads:
             self.notes.append((kind, text, place))
 
 
+def noted(fn: Function, notes: list[Note]) -> Function:
+    """A function with more notes for the compile report, in its `attrs`."""
+    if not notes:
+        return fn
+    before = dict(fn.attrs).get("notes", ())
+    rest = tuple((k, v) for k, v in fn.attrs if k != "notes")
+    return fn.with_(attrs=(*rest, ("notes", (*before, *notes))))
+
+
 def static_shape(buffer: Buffer) -> tuple[int, ...] | None:
     """The extents as numbers; None unless all are known."""
     found = [int_value(e) for e in buffer.shape]

@@ -29,6 +29,7 @@ from tilelang.ir.tile import (
     Parallel,
     Reduce,
     ReduceOp,
+    Scan,
     Stmt,
     Store,
     TileOp,
@@ -59,7 +60,7 @@ from tilelang.passes.lower_copies import (
     view_roots,
 )
 from tilelang.passes.lower_parallel import statements
-from tilelang.passes.lower_reductions import identity, inner_type
+from tilelang.passes.lower_reductions import expand_scan, identity, inner_type
 from tilelang.passes.simt.launch import Threads, refused, static_shape
 from tilelang.passes.varying import Varying
 
@@ -108,6 +109,8 @@ class _Tiles:
                 return self.reduce(stmt)
             case Gemm():
                 return self.gemm(stmt)
+            case Scan():
+                return self.block(expand_scan(stmt, self.names, self.t.roots))
             case TestElements():
                 return self.test(stmt)
             case _:

@@ -30,17 +30,18 @@ from tilelang.ir.tile import (
     Store,
     StoreVector,
     SyncThreads,
-    View,
     While,
 )
 from tilelang.isa.target import Target
-from tilelang.layout.spread import Spread
+from tilelang.layout.spread import Spread, agree
 from tilelang.passes.build import Names, map_bodies, map_statements
 from tilelang.passes.issue import Issue
 from tilelang.passes.lower_copies import view_roots
+from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.collectives import FULL, lower_collective
 from tilelang.passes.simt.infer_layouts import infer_layouts
-from tilelang.passes.simt.launch import Note, Threads, refused
+from tilelang.passes.simt.launch import Note, Threads, noted, refused
+from tilelang.passes.simt.matrix import Tensor, lower_tensor, tensor
 from tilelang.passes.simt.nests import Nests, Storage
 from tilelang.passes.simt.products import plain_product
 from tilelang.passes.simt.reductions import lower_reduce
@@ -64,15 +65,6 @@ def spread_threads(fn: Function, target: Target) -> Function:
     return noted(made, notes)
 
 
-def noted(fn: Function, notes: list[Note]) -> Function:
-    """A function with more notes for the compile report."""
-    if not notes:
-        return fn
-    before = dict(fn.attrs).get("notes", ())
-    rest = tuple((k, v) for k, v in fn.attrs if k != "notes")
-    return fn.with_(attrs=(*rest, ("notes", (*before, *notes))))
-
-
 S = TypeVar("S", bound=Stmt)
 
 
@@ -83,57 +75,44 @@ class _Launch:
         self.t, self.target = threads, target
         self.names = threads.names
         launch = threads.launch
+        self.tensors: dict[int, Tensor] = {}
+        self.wanted: dict[str, Spread] = {}
         body = self.expanded(launch.body)
         seeds = [v for v, n in zip(launch.thread_vars, threads.extents, strict=True) if n > 1]
         self.varying = Varying(body, seeds, threads.is_private, threads.roots)
-        wanted: dict[str, Spread] = {}
-        self.layouts = infer_layouts(threads, body, wanted)
-        self.body = self.demoted(body)
+        self.layouts = infer_layouts(threads, body, self.wanted)
+        self.body = body
         self.storage = Storage(threads, self.layouts)
         self.nests = Nests(self.storage)
 
     def expanded(self, body: Block) -> Block:
-        """Products without an instruction become nests."""
+        """Products with an instruction say how their fragments lie; the others become nests."""
+        products = [s for s in statements(body) if isinstance(s, Gemm)]
+        by_rows = any(self.t.is_fragment(s.a.buffer) for s in products)
 
         def one(stmt: Stmt) -> Block | None:
             if not isinstance(stmt, Gemm):
                 return None
-            self.t.note("product", "multiplied by single threads (no matrix instruction)", stmt.loc)
+            found = tensor(stmt, self.t, self.target, by_rows=by_rows)
+            if isinstance(found, Tensor) and self.dictate(found):
+                self.tensors[id(stmt)] = found
+                self.t.note("product", f"by {found.shape.row}", stmt.loc)
+                return None
+            why = found if isinstance(found, str) else "another product has dictated the layout"
+            self.t.note("product", f"multiplied by single threads: {why}", stmt.loc)
             return plain_product(stmt, self.target, self.names)
 
         return map_statements(body, one)
 
-    def demoted(self, body: Block) -> Block:
-        """Fragments that registers cannot serve become shared buffers."""
-        gone = self.layouts.demoted
-        if not gone:
-            return body
-
-        def named(n: Node) -> Node | None:
-            if isinstance(n, Buffer) and n.name in gone:
-                return n.with_(scope="shared.dyn")
-            return None
-
-        def one(stmt: Stmt) -> Block | None:
-            if isinstance(stmt, (Alloc, View)) and self.is_demoted(stmt.buffer):
-                if isinstance(stmt, Alloc):
-                    why = gone[stmt.buffer.name]
-                    self.t.note(
-                        "demoted", f"{stmt.buffer.name} lies in shared memory: {why}", stmt.loc
-                    )
-                return (stmt.with_(buffer=stmt.buffer.with_(scope="shared.dyn")),)
-            return None
-
-        renamed = tuple(s.rewrite(named) for s in body)
-        views = [s.buffer.name for b in renamed for s in b.walk() if isinstance(s, View)]
-        for name in views:
-            if self.t.roots.get(name) in gone:
-                gone.setdefault(name, "it is a view of a buffer there")
-        renamed = tuple(s.rewrite(named) for s in renamed)
-        return map_statements(renamed, one)
-
-    def is_demoted(self, buffer: Buffer) -> bool:
-        return buffer.name in self.layouts.demoted
+    def dictate(self, job: Tensor) -> bool:
+        """Take the layouts of a product as settled, if no other product has settled others."""
+        wanted = {job.stmt.c.buffer.name: job.result()}
+        if self.t.is_fragment(job.stmt.a.buffer):
+            wanted[job.stmt.a.buffer.name] = job.left()
+        if any(not agree(self.wanted.get(n, s), s) for n, s in wanted.items()):
+            return False
+        self.wanted |= wanted
+        return True
 
     def lower(self) -> Block:
         """The body of one thread."""
@@ -158,6 +137,8 @@ class _Launch:
                 return self.nests.lower(stmt)
             case Reduce():
                 return lower_reduce(self.nests, stmt)
+            case Gemm():
+                return lower_tensor(self.tensors[id(stmt)], self.t, self.storage.registers)
             case Collective():
                 return lower_collective(self.loaded(stmt), self.t)
             case SyncThreads():

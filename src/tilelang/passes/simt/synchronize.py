@@ -28,7 +28,7 @@ from tilelang.ir.thread import (
     Space,
     Write,
 )
-from tilelang.ir.tile import Block, For, If, Let, Stmt, While
+from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names
 from tilelang.passes.simt.conflicts import Access, Threads, meet
@@ -93,8 +93,11 @@ class _Kernel:
             found = list(self.accesses((stmt,), (), ()))
             if not found:
                 return self.inside(stmt, before) if self.has_barrier(stmt) else ((stmt,), before)
-            if self.uniform.is_apart(stmt) or (
-                not self.has_barrier(stmt) and not self.conflict(found, found)
+            lockstep = isinstance(stmt, For) and stmt.kind is LoopKind.VECTORIZED
+            if (
+                lockstep
+                or self.uniform.is_apart(stmt)
+                or (not self.has_barrier(stmt) and not self.conflict(found, found))
             ):
                 return self.whole(stmt, found, before)
             return self.inside(stmt, before)

@@ -1,0 +1,345 @@
+"""Loops in lockstep over neighbouring elements as accesses to vectors.
+
+What enters: a program of the thread stage. What leaves: one without loops in lockstep. Where the
+elements of all rounds are neighbours, aligned, and inside or outside together, they are read and
+written as vectors of up to 16 bytes; what is not proved stays one access for each round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from tilelang.ir.affine import Form
+from tilelang.ir.bounds import Env
+from tilelang.ir.expr import (
+    Binary,
+    BinaryOp,
+    Const,
+    Expr,
+    Lane,
+    Pack,
+    Select,
+    Var,
+    int_value,
+)
+from tilelang.ir.interval import interval
+from tilelang.ir.node import Node
+from tilelang.ir.simplify import simplify
+from tilelang.ir.thread import Array, Elem, Kernel, Program, Space, Write
+from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
+from tilelang.isa.target import Target
+from tilelang.passes.build import Names, Renamer
+from tilelang.passes.lower_parallel import own_nodes, statements
+
+WIDEST = 16
+"""Bytes that one thread reads or writes at once."""
+
+_WIDE = (Space.GLOBAL, Space.SHARED)
+
+
+def vectorize(program: Program, target: Target) -> Program:
+    """No loops in lockstep: vectors where they are proved, else one round after the other."""
+    del target
+    names = Names(program)
+
+    def one(node: Node) -> Node | None:
+        return _kernel(node, names) if isinstance(node, Kernel) else None
+
+    return program.rewrite(one)
+
+
+def _kernel(kernel: Kernel, names: Names) -> Kernel:
+    env = Env(wraps=False)
+    for v, n in zip(kernel.thread_vars, kernel.block, strict=False):
+        env = env.with_range(v, interval(0, n - 1))
+    for v in kernel.vars:
+        env = env.with_range(v, interval(0, None))
+    return kernel.with_(body=_Vectors(names).block(kernel.body, env))
+
+
+class _Vectors:
+    """One kernel."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
+    def block(self, body: Block, env: Env) -> Block:
+        """Statements in order."""
+        out: list[Stmt] = []
+        for stmt in body:
+            out += self.statement(stmt, env)
+            env = env.after(stmt)
+        return tuple(out)
+
+    def statement(self, stmt: Stmt, env: Env) -> Block:
+        """One statement."""
+        match stmt:
+            case For(kind=LoopKind.VECTORIZED):
+                return self.lockstep(stmt, env)
+            case For():
+                return (stmt.with_(body=self.block(stmt.body, env.enter_for(stmt))),)
+            case If():
+                then = self.block(stmt.then, env.assume(stmt.cond))
+                orelse = self.block(stmt.orelse, env.assume(stmt.cond, holds=False))
+                return (stmt.with_(then=then, orelse=orelse),)
+            case While():
+                return (stmt.with_(body=self.block(stmt.body, env.assume(stmt.cond))),)
+            case _:
+                return (stmt,)
+
+    def lockstep(self, loop: For, env: Env) -> Block:
+        """One loop, all rounds side by side."""
+        start, stop = int_value(loop.start), int_value(loop.stop)
+        if start != 0 or stop is None or stop > 64:
+            return (loop.with_(kind=LoopKind.UNROLL),)
+        inside = env.enter_for(loop)
+        return _Rounds(loop.var, stop, self.names).block(loop.body, inside)
+
+
+@dataclass
+class _Lanes:
+    """What stands for an expression in each round."""
+
+    of: dict[Expr, list[Expr]] = field(default_factory=dict[Expr, "list[Expr]"])
+
+
+class _Rounds:
+    """The rounds of a loop over `var` from 0 below `count`."""
+
+    def __init__(self, var: Var, count: int, names: Names) -> None:
+        self.var, self.count, self.names = var, count, names
+
+    def block(self, body: Block, env: Env) -> Block:
+        """Statements for all rounds: loads first, then what is computed, then stores."""
+        if len(body) == 1 and isinstance(body[0], If):
+            made = self.condition(body[0], env)
+            if made is not None:
+                return made
+        out: list[Stmt] = []
+        lanes = _Lanes()
+        for load in self.loads(body):
+            out += self.read(load, lanes, env)
+        writes = self.writes(body, env)
+        kept: list[tuple[Write, list[Expr]]] = [(w, []) for w in writes]
+        for k in range(self.count):
+            out += self.round(body, k, lanes, kept)
+        for write, values in kept:
+            out += self.written(write, values, env)
+        return tuple(out)
+
+    def condition(self, stmt: If, env: Env) -> Block | None:
+        """A condition that holds in all rounds or in none, around the rounds."""
+        cond = self.same_for_all(stmt.cond, env)
+        if cond is None or stmt.orelse:
+            return None
+        return (stmt.with_(cond=cond, then=self.block(stmt.then, env.assume(stmt.cond))),)
+
+    # Conditions and indices ----------------------------------------------------------------------
+
+    def uses(self, node: Node) -> bool:
+        """Whether a value differs between rounds."""
+        return any(n is self.var for n in node.walk())
+
+    def at(self, k: int) -> dict[str, Expr]:
+        """The loop variable of a round."""
+        return {self.var.name: Const(k, self.var.type)}
+
+    def same_for_all(self, cond: Expr, env: Env) -> Expr | None:
+        """A condition that says for all rounds what `cond` says for each of them."""
+        if not self.uses(cond):
+            return cond
+        if not isinstance(cond, Binary):
+            return None
+        if cond.op is BinaryOp.AND:
+            a, b = self.same_for_all(cond.a, env), self.same_for_all(cond.b, env)
+            return None if a is None or b is None else Binary(BinaryOp.AND, a, b)
+        if cond.op not in (BinaryOp.LT, BinaryOp.GE):
+            return None
+        # a + v < b for v below n, where b - a is a multiple of n: it holds for v = 0 or for none.
+        d = env.linear(cond.b).plus(env.linear(cond.a), -1)
+        if d.terms.get(self.var, 0) != -1 or any(self.uses(t) for t in d.terms if t != self.var):
+            return None
+        rest = Form({t: f for t, f in d.terms.items() if t != self.var}, d.const)
+        if not _is_multiple(rest, self.count, env):
+            return None
+        return cast("Expr", _put(cond, self.at(0)))
+
+    def neighbours(self, array: Array, index: Expr, env: Env) -> int:
+        """How many elements of neighbouring rounds may be one vector: 1 for none."""
+        if array.space not in _WIDE or array.type.is_subbyte:
+            return 1
+        form = env.linear(index)
+        others = [t for t in form.terms if t != self.var]
+        if form.terms.get(self.var, 0) != 1 or any(self.uses(t) for t in others):
+            return 1
+        rest = Form({t: form.terms[t] for t in others}, form.const)
+        lanes = math.gcd(self.count, max(1, WIDEST * 8 // array.type.bits))
+        size = array.align or array.type.bytes
+        while lanes > 1 and (lanes * array.type.bytes > size or not _is_multiple(rest, lanes, env)):
+            lanes //= 2
+        return lanes
+
+    # Loads ---------------------------------------------------------------------------------------
+
+    def loads(self, body: Block) -> list[Expr]:
+        """Reads that happen in every round, before anything is written to their array."""
+        found: dict[Expr, None] = {}
+        written = _read_after_write(body)
+        for stmt in body:
+            if isinstance(stmt, (For, While)):
+                break
+            nodes = own_nodes(stmt) if not isinstance(stmt, If) else stmt.cond.walk()
+            hidden: set[int] = set()
+            for n in nodes:
+                if isinstance(n, Select) and n.lazy:
+                    self.choice(n, found, written)
+                    hidden |= {id(x) for arm in (n.t, n.f) for x in arm.walk()}
+                elif isinstance(n, Elem) and id(n) not in hidden and n.array.name not in written:
+                    found[n] = None
+            written |= {s.array.name for s in statements((stmt,)) if isinstance(s, Write)}
+        return list(found)
+
+    def choice(self, e: Select, found: dict[Expr, None], written: set[str]) -> None:
+        """A guarded read, as the guards of global memory are."""
+        if isinstance(e.t, Elem) and isinstance(e.f, Const) and e.t.array.name not in written:
+            found[e] = None
+
+    def read(self, e: Expr, lanes: _Lanes, env: Env) -> Block:
+        """A vector for the elements of several rounds."""
+        element = cast("Elem", e.t if isinstance(e, Select) else e)
+        cond: Expr | None = None
+        if isinstance(e, Select):
+            cond = self.same_for_all(e.cond, env)
+            if cond is None:
+                return ()
+        if element.type.lanes > 1:
+            return ()
+        width = self.neighbours(element.array, element.index, env)
+        if width == 1:
+            return ()
+        out: list[Stmt] = []
+        parts: list[Expr] = []
+        dtype = element.type.with_lanes(width)
+        for first in range(0, self.count, width):
+            index = simplify(cast("Expr", _put(element.index, self.at(first))), env)
+            value: Expr = Elem(element.array, index, dtype, hints=element.hints, loc=element.loc)
+            if cond is not None and isinstance(e, Select):
+                value = Select(cond, value, Pack((e.f,), dtype), lazy=True)
+            name = self.names.var(f"{element.array.name}_v", dtype)
+            out.append(Let(name, value, loc=element.loc))
+            parts += [Lane(name, k) for k in range(width)]
+        lanes.of[e] = parts
+        return tuple(out)
+
+    # Stores --------------------------------------------------------------------------------------
+
+    def writes(self, body: Block, env: Env) -> list[Write]:
+        """Stores of every round that may wait until all rounds are computed."""
+        out: list[Write] = []
+        for k, stmt in enumerate(body):
+            if not isinstance(stmt, Write) or stmt.value.dtype.lanes > 1:
+                continue
+            later = {
+                n.array.name
+                for s in body[k + 1 :]
+                for n in s.walk()
+                if isinstance(n, (Elem, Write))
+            }
+            alone = stmt.array.name not in later
+            if alone and self.neighbours(stmt.array, stmt.index, env) > 1:
+                out.append(stmt)
+        return out
+
+    def written(self, write: Write, values: Sequence[Expr], env: Env) -> Block:
+        """Vectors of the values of several rounds."""
+        width = self.neighbours(write.array, write.index, env)
+        dtype = write.array.type.with_lanes(width)
+        out: list[Stmt] = []
+        for first in range(0, self.count, width):
+            index = simplify(cast("Expr", _put(write.index, self.at(first))), env)
+            value = Pack(tuple(values[first : first + width]), dtype)
+            out.append(Write(write.array, index, value, hints=write.hints, loc=write.loc))
+        return tuple(out)
+
+    # Rounds --------------------------------------------------------------------------------------
+
+    def round(
+        self, body: Block, k: int, lanes: _Lanes, kept: list[tuple[Write, list[Expr]]]
+    ) -> Block:
+        """One round; the stores that wait leave their values."""
+        waiting = {id(w): values for w, values in kept}
+        copy = Renamer(self.names)
+        copy.map[self.var.name] = Const(k, self.var.type)
+        out: list[Stmt] = []
+        for stmt in body:
+            if id(stmt) in waiting:
+                value = self.lane_values(stmt, k, lanes)
+                fresh = self.names.var("x", value.value.dtype)
+                out.append(Let(fresh, cast("Expr", copy.of(value.value)), loc=stmt.loc))
+                waiting[id(stmt)].append(fresh)
+            else:
+                out.append(cast("Stmt", copy.of(self.lane_values(stmt, k, lanes))))
+        return tuple(out)
+
+    def lane_values(self, stmt: Stmt, k: int, lanes: _Lanes) -> Stmt:
+        """A statement that takes what was read as a vector."""
+        if not lanes.of:
+            return stmt
+
+        def one(n: Node) -> Node | None:
+            found = lanes.of.get(n) if isinstance(n, (Elem, Select)) else None
+            return None if found is None else found[k]
+
+        return cast("Stmt", _outer(stmt, one))
+
+
+def _read_after_write(body: Block) -> set[str]:
+    """Arrays that a statement reads after another one has written them."""
+    out: set[str] = set()
+    written: set[str] = set()
+    for stmt in statements(body):
+        out |= {n.array.name for n in own_nodes(stmt) if isinstance(n, Elem)} & written
+        if isinstance(stmt, Write):
+            written.add(stmt.array.name)
+    return out
+
+
+def _outer(node: Node, fn: object) -> Node:
+    """A copy in which `fn` replaced nodes, parents first."""
+    found = fn(node)  # type: ignore[operator]
+    if found is not None:
+        return found
+    changes: dict[str, object] = {}
+    for f in node.fields():
+        if f.metadata["kind"].value in ("operand", "body"):
+            old = getattr(node, f.name)
+            new = _outer_value(old, fn)
+            if new is not old:
+                changes[f.name] = new
+    return node.with_(**changes) if changes else node
+
+
+def _outer_value(value: object, fn: object) -> object:
+    if isinstance(value, Node):
+        return _outer(value, fn)
+    if isinstance(value, tuple):
+        items = tuple(_outer_value(x, fn) for x in value)  # pyright: ignore[reportUnknownVariableType]
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value
+
+
+def _put(e: Node, values: Mapping[str, Expr]) -> Node:
+    if isinstance(e, Var):
+        return values.get(e.name, e)
+    return e.rewrite(lambda n: values.get(n.name) if isinstance(n, Var) else None)
+
+
+def _is_multiple(form: Form, by: int, env: Env) -> bool:
+    """Whether a sum is a multiple of a number."""
+    modulus, residue = env.analysis.form_congruence(form)
+    if modulus == 0:
+        return residue % by == 0
+    return modulus % by == 0 and residue % by == 0
