@@ -7,6 +7,7 @@ that a word stands for, exactly; or the word of the format, rounded once by any 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tilelang.dtypes import DType
@@ -57,9 +58,12 @@ def decode(ops: Ops, x: Value, src: DType) -> Value:
     unit = 2.0 ** (23 + row.emin - row.mantissa_bits)
     small = ops.sub(ops.from_bits(ops.or_(size, _bits_of(ops, word, unit))), unit)
     value = ops.select(ops.cmp("ult", size, 1 << row.mantissa_bits), small, normal)
-    bits = _with_special(ops, ops.bits(value), word, size, row)
+    bits = _with_special(ops, ops.bits(value), size, row)
     sign = ops.shl(ops.and_(word, row.sign_word), 32 - row.code_bits)
-    return ops.from_bits(ops.or_(bits, sign))
+    found = ops.from_bits(ops.or_(bits, sign))
+    if row.special is Special.FNUZ:  # its NaN has the word of the sign, and none itself
+        return ops.select(ops.cmp("eq", word, row.sign_word), math.nan, found)
+    return found
 
 
 def _bits_of(ops: Ops, beside: Value, value: float) -> Value:
@@ -68,18 +72,14 @@ def _bits_of(ops: Ops, beside: Value, value: float) -> Value:
     return ops.bits(floats)
 
 
-def _with_special(ops: Ops, bits: Value, word: Value, size: Value, row: Row) -> Value:
-    """Infinity and NaN of a word, else `bits`."""
-    match row.special:
-        case Special.IEEE:
-            moved = ops.or_(ops.shl(size, 23 - row.mantissa_bits), INFINITY)
-            return ops.select(ops.cmp("ugt", size, row.max_word), moved, bits)
-        case Special.FN:
-            return ops.select(ops.cmp("ugt", size, row.max_word), NAN, bits)
-        case Special.FNUZ:
-            return ops.select(ops.cmp("eq", word, row.sign_word), NAN, bits)
-        case _:
-            return bits
+def _with_special(ops: Ops, bits: Value, size: Value, row: Row) -> Value:
+    """Infinity and NaN of a word that has them above its largest number, else `bits`."""
+    if row.special not in (Special.IEEE, Special.FN):
+        return bits
+    above = ops.or_(ops.shl(size, 23 - row.mantissa_bits), INFINITY)
+    return ops.select(
+        ops.cmp("ugt", size, row.max_word), above if row.special is Special.IEEE else NAN, bits
+    )
 
 
 def _decode_scale(ops: Ops, word: Value) -> Value:
