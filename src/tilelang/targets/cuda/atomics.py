@@ -138,8 +138,8 @@ def gemm_tile(x: Expressions, stmt: Instr) -> None:
     kind, code = value_type(dtype), x.code
     names = [code.name() for _ in range(8)]
     pc, pa, pb, keep, i, j, k, total = names
-    for name, text in ((pc, c), (pa, a), (pb, b)):
-        code.add(f"{kind}* const {name} = {text};")
+    for name, text, const in ((pc, c, ""), (pa, a, "const "), (pb, b, "const ")):
+        code.add(f"{const}{kind}* const {name} = {text};")
     code.add(f"const bool {keep} = !{x.of(clear)};")
     with (
         code.braces(f"for (i32 {i} = 0; {i} < {imm['m']}; ++{i})"),

@@ -48,7 +48,7 @@ class Conversions:
         rbits: str = "",
     ) -> str:  # fmt: skip
         """`x`, a scalar of `src`, as one of `dst`."""
-        if src.row.encoding == dst.row.encoding:
+        if src.row.encoding == dst.row.encoding and rounding != "rs":
             return x
         if dst.is_bool:
             return self._truth(x, src)

@@ -402,6 +402,8 @@ def constant(value: float, dtype: DType) -> str:  # noqa: PLR0911 - one case for
         if number == -(1 << 63):
             return "(-9223372036854775807ll - 1)"
         return f"{number}{suffix}" if number >= 0 else f"({number}{suffix})"
+    if dtype.bits < 32:
+        return f"{value_type(dtype)}({number})"
     if dtype.is_uint:
         return f"{number}u"
     if number == -(1 << 31):

@@ -140,6 +140,9 @@ class Instructions:
             if o.effect & Effect.WRITE:
                 asm.outs.append((("+" if o.effect & Effect.READ else "=") + letter, text))
                 names.append(f"%{len(asm.outs) - 1}")
+            elif "tfloat32" in o.dtypes:  # PTX takes tf32 as untyped bits
+                asm.ins.append(("r", f"__float_as_uint({text})"))
+                names.append(f"<{len(asm.ins) - 1}>")
             else:
                 asm.ins.append((letter, text))
                 names.append(f"<{len(asm.ins) - 1}>")

@@ -219,7 +219,7 @@ class Memory:
             return self._from_registers(place, index, count)
         size = count * memory_bits(dtype) // 8
         operator = _operator(hints, "ld", place.array.space)
-        at = self._start(place, index)
+        at = self._start(place, index, "const ")
         words = [""] * (-(-size // 4))
         for offset, step in _pieces(size, align):
             name = self._load(at, offset, step, operator)
@@ -244,7 +244,7 @@ class Memory:
             return
         size = value.count * memory_bits(dtype) // 8
         operator = _operator(hints, "st", place.array.space)
-        at = self._start(place, index)
+        at = self._start(place, index, "")
         words = value.words
         for offset, step in _pieces(size, align):
             if step >= 4:
@@ -255,11 +255,10 @@ class Memory:
                 parts = [f"({word}) >> {shift}" if shift else word]
             self._store(at, offset, step, parts, operator)
 
-    def _start(self, place: Place, index: str) -> str:
-        name = self.code.name()
-        kind = memory_type(place.dtype)
-        self.code.add(f"{kind}* const {name} = {pointer(place, index)};")
-        return f"reinterpret_cast<u8*>({name})" if kind != "u8" else name
+    def _start(self, place: Place, index: str, const: str) -> str:
+        name, at = self.code.name(), pointer(place, index)
+        self.code.add(f"{const}u8* const {name} = reinterpret_cast<{const}u8*>({at});")
+        return name
 
     def _load(self, at: str, offset: int, step: int, operator: str) -> str:
         kind, parts = _PIECES[step]

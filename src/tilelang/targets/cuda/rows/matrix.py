@@ -117,6 +117,12 @@ MMA = [_product(shape, *types, needs) for types, shapes, needs in _SHAPES for sh
 # ldmatrix, stmatrix -------------------------------------------------------------------------------
 
 
+def _transposed(part: Values) -> Values:
+    """Eight rows of eight 16-bit parts, with rows and parts changed over."""
+    halves = np.ascontiguousarray(part).view(np.uint16).reshape(8, 8)
+    return np.ascontiguousarray(halves.T).view(part.dtype)
+
+
 def _ldmatrix(regs: Values, row: Values, *, trans: bool, count: int, **_: Any) -> tuple[()]:
     per = regs.shape[1] // count
     bits = 32 // per
@@ -124,7 +130,7 @@ def _ldmatrix(regs: Values, row: Values, *, trans: bool, count: int, **_: Any) -
     for n in range(count):
         part = row[8 * n : 8 * n + 8]
         if trans:
-            part = part.reshape(8, 8, -1).swapaxes(0, 1).reshape(part.shape)
+            part = _transposed(part)
         regs[:, n * per : (n + 1) * per] = part[place, element]
     return ()
 
@@ -136,7 +142,7 @@ def _stmatrix(row: Values, regs: Values, *, trans: bool, count: int, **_: Any) -
         part = np.empty((8, row.shape[1]), regs.dtype)
         part[place, element] = regs[:, n * per : (n + 1) * per]
         if trans:
-            part = part.reshape(8, 8, -1).swapaxes(0, 1).reshape(part.shape)
+            part = _transposed(part)
         row[8 * n : 8 * n + 8] = part
     return ()
 
