@@ -105,11 +105,13 @@ class Loops:
         self.raw(name, held, out)
         return out
 
-    def raw(self, name: str, arrays: Sequence[np.ndarray], out: np.ndarray) -> None:
-        """Run on contiguous arrays, into `out`."""
+    def raw(
+        self, name: str, arrays: Sequence[np.ndarray], out: np.ndarray, count: int | None = None
+    ) -> None:
+        """Run on contiguous arrays, into `out`; `count` iterations, not one for each element."""
         types: list[Any] = [ctypes.c_void_p] * (len(arrays) + 1)
         call = ctypes.CFUNCTYPE(None, *types, ctypes.c_int64)(self.library.address(name))
-        call(*(a.ctypes.data for a in (*arrays, out)), out.size)
+        call(*(a.ctypes.data for a in (*arrays, out)), out.size if count is None else count)
 
     def optimised(self, name: str) -> str:
         """The optimised text of one function."""
