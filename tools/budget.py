@@ -32,6 +32,10 @@ class Part:
 # The first part whose path matches owns a file; the last one takes what is left.
 PARTS = (
     Part("targets/cuda", ("targets/cuda",), 6_000),
+    # A code generator of its own: LLVM IR, casts, maths functions, products, workers.
+    Part("targets/cpu", ("targets/cpu",), 6_000),
+    # From tiles to the threads of a GPU: layouts, synchronisation, products, pipelines.
+    Part("lowering for many threads", ("passes/simt",), 7_000),
     Part("Ascend", ("targets/ascend", "ascend", "language/ascend"), 9_000),
     Part("tune, profile, report, cli", ("tune", "profile", "report", "cli"), 6_000),
     # 740 public names, each with its docstring and its refusals, and the modules programs import.
