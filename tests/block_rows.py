@@ -236,7 +236,37 @@ def mma(m: Any, stmt: Any, mask: np.ndarray) -> None:
     m.write(out.array.name, m.slot(out, mask), converter(inner, out.array.type)(result), mask)
 
 
+def cp_async(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """Issued now; the data is read and written where its group is waited for."""
+    dst, src = stmt.outs[0], stmt.ins[0]
+    at, where = m.slot(dst, mask), m.slot(src, mask)
+    size = dst.count * dst.array.type.bytes
+    assert size == int(stmt.row.split(".")[3]), f"{stmt.row} of {size} bytes"
+    for slot, index in ((dst, at), (src, where)):
+        first = getattr(m.env[slot.array.name], "start", 0) + index[mask] * slot.array.type.bytes
+        assert (first % size == 0).all(), f"{stmt.row}: {slot.array.name} is not aligned"
+    values = m.read(src.array.name, where, src.count, mask)
+    memory = m.env[dst.array.name]
+    m.touch(memory, at[mask][:, None] + np.arange(dst.count), mask, dst.array.name, True, False)
+    m.state.setdefault("flying", []).append((dst, at, values.copy(), mask.copy()))
+
+
+def cp_async_commit(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    m.state.setdefault("groups", []).append(m.state.pop("flying", []))
+
+
+def cp_async_wait(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    groups = m.state.setdefault("groups", [])
+    while len(groups) > dict(stmt.imm)["count"]:
+        for dst, at, values, who in groups.pop(0):
+            m.write(dst.array.name, at, values, who)
+
+
 ROW_MEANINGS: dict[str, Any] = {
+    "cp.async.cg.*": cp_async,
+    "cp.async.ca.*": cp_async,
+    "cp.async.commit_group": cp_async_commit,
+    "cp.async.wait_group": cp_async_wait,
     "ldmatrix.*": ldmatrix,
     "mma.*": mma,
     "barrier.sync": barrier_sync,

@@ -258,6 +258,7 @@ ANNOTATIONS = frozenset(
         "restrict",
         "min_blocks_per_sm",
         "swizzle",
+        "placement",
         "compile_flags",
         "pass_configs",
         "registers",

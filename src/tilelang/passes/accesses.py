@@ -39,6 +39,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.node import Kind
+from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Addr, Array, Declare, Elem, Instr, Slot, Space, Write
 from tilelang.ir.tile import (
     Assert,
@@ -51,6 +52,7 @@ from tilelang.ir.tile import (
     Store,
     StoreVector,
 )
+from tilelang.layout.placement import Placement
 from tilelang.passes.build import (
     Names,
     as_type,
@@ -62,6 +64,7 @@ from tilelang.passes.build import (
     times,
     unsupported,
 )
+from tilelang.passes.issue import ASYNC, AsyncStore
 
 INT64 = DType("int64")
 
@@ -119,7 +122,8 @@ class Accesses:
     """What all accesses share: where buffers lie, and what loops around have settled.
 
     `assumed` are conditions that hold here; of `outside` at least one does not. With `checked`,
-    assertions check what is not proved of accesses on chip.
+    assertions check what is not proved of accesses on chip. `placed` says how tiles lie in shared
+    memory, by the name of the buffer.
     """
 
     places: dict[str, Place]
@@ -129,6 +133,7 @@ class Accesses:
     records: list[Record] = field(default_factory=list["Record"])
     depth: int = 0
     checked: bool = True
+    placed: dict[str, Placement] = field(default_factory=dict[str, Placement])
 
     def begin(self, env: Env) -> Access:
         """The accesses of one statement."""
@@ -351,6 +356,8 @@ class Access:
             return self.atomic_store(stmt, at, indices, value, conditions)
         align = align if value.dtype.lanes > 1 else 0
         write = Write(at.array, self.index(at, indices, self.env), value, align=align, loc=stmt.loc)
+        if isinstance(stmt, AsyncStore):
+            write = write.with_(hints=ASYNC)
         if not conditions or at.on_chip:
             return (write,)
         edge = () if lanes == 1 else self.write_apart(stmt, at, indices, value)
@@ -430,6 +437,9 @@ class Access:
 
     def index(self, at: Place, indices: Sequence[Expr], env: Env) -> Expr:
         """The flat index, as a sum of its terms: in 64 bits where 32 may not hold it."""
+        placement = self.shared.placed.get(at.buffer.name)
+        if placement is not None:
+            return self.placed(at, placement, indices, env)
         total = env.linear(at.offset)
         rest: list[Expr] = []
         wide = at.wide() or any(i.dtype.bits > INT32.bits for i in indices)
@@ -444,6 +454,28 @@ class Access:
         for term in reversed(rest):
             out = term if out is None else plus(term, out)
         return const(0) if out is None else out
+
+    def placed(self, at: Place, placement: Placement, indices: Sequence[Expr], env: Env) -> Expr:
+        """The flat index in a tile whose groups of 16 bytes are exchanged (`layout.placement`)."""
+        *lead, row, column = indices
+        p = placement
+        total = env.linear(at.offset)
+        for i, step in zip(lead, at.strides(), strict=False):
+            total = total.plus(env.linear(i).scaled(int_value(step) or 0))
+        inside = (
+            _divided(BinaryOp.FLOORMOD, column, p.panel, env) if p.panel < p.columns else column
+        )
+        chunk = _divided(BinaryOp.FLOORDIV, inside, p.group, env)
+        turned = _divided(
+            BinaryOp.FLOORMOD, _divided(BinaryOp.FLOORDIV, row, p.turn, env), p.span, env
+        )
+        chunk = simplify(Binary(BinaryOp.BITXOR, *_same(chunk, turned)), env)
+        total = total.plus(env.linear(row).scaled(p.panel)).plus(env.linear(chunk).scaled(p.group))
+        total = total.plus(env.linear(_divided(BinaryOp.FLOORMOD, inside, p.group, env)))
+        if p.panel < p.columns:
+            panel = _divided(BinaryOp.FLOORDIV, column, p.panel, env)
+            total = total.plus(env.linear(panel).scaled(p.rows * p.panel))
+        return add_up(total, INT32)
 
     def conditions(
         self, at: Place, indices: Sequence[Expr], env: Env, path: Expr | None, lanes: int = 1
@@ -508,6 +540,15 @@ def _exact(e: Expr, env: Env) -> Expr:
     """An index in 64 bits, if its own arithmetic may overflow."""
     loose = linear(e, env.ranges, wraps=False)
     return e if env.linear(e) == loose else add_up(loose, INT64)
+
+
+def _divided(op: BinaryOp, e: Expr, by: int, env: Env) -> Expr:
+    """A quotient or remainder by a constant, simplified."""
+    return simplify(Binary(op, e, Const(by, e.dtype)), env, wraps=False)
+
+
+def _same(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    return as_type(a, INT32), as_type(b, INT32)
 
 
 def outside_message(name: str) -> str:

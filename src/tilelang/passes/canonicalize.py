@@ -71,6 +71,17 @@ def canonicalize(fn: Function, target: Target) -> Function:
     return map_launches(fn, lambda body: map_statements(body, lambda s: _plain(s, names)))
 
 
+def canonicalize_threads(fn: Function, target: Target) -> Function:
+    """The same, with pipelines left for the passes that know of stages."""
+    del target
+    names = Names(fn)
+
+    def one(stmt: Stmt) -> Block | None:
+        return None if isinstance(stmt, Pipelined) else _plain(stmt, names)
+
+    return map_launches(fn, lambda body: map_statements(body, one))
+
+
 def _plain(stmt: Stmt, names: Names) -> Block | None:
     made: Block | None = None
     match stmt:

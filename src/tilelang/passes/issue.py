@@ -10,7 +10,15 @@ from typing import Any
 
 from tilelang.ir.expr import Buffer, Expr, Region, Var
 from tilelang.ir.node import Effect, Node, attr, binds, operand
-from tilelang.ir.tile import Stmt
+from tilelang.ir.tile import Stmt, Store
+
+PLACEMENT = "placement"
+"""The kind of the annotation that says how tiles lie in shared memory (`Placement.key`)."""
+
+ASYNC = (("async", True),)
+"""The hint on a `Write` that the hardware may carry it out on its own, until the group that it
+belongs to is waited for.
+"""
 
 
 class Span(Node):
@@ -29,3 +37,9 @@ class Issue(Stmt):
     ins: tuple[Region | Span | Expr, ...] = operand(effect=Effect.READ)
     results: tuple[Var, ...] = binds(default=())
     imm: tuple[tuple[str, Any], ...] = attr(default=())
+
+
+class AsyncStore(Store):
+    """A store of what is read from global memory, which may be under way until its group is waited
+    for. It is a plain store where the hardware has no such copy.
+    """

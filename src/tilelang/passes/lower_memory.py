@@ -77,9 +77,10 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.isa.target import Target
+from tilelang.layout.placement import Placement
 from tilelang.passes.accesses import Accesses, Place, wide_size
 from tilelang.passes.build import Names, as_type, compare, minus, plus, serial, times, unsupported
-from tilelang.passes.issue import Issue, Span
+from tilelang.passes.issue import PLACEMENT, Issue, Span
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -239,9 +240,14 @@ class _Lowering:
         return block, named
 
     def annotated(self, body: Block) -> None:
-        """Take in the safe values that the author gave."""
+        """Take in the safe values that the author gave, and the placements that passes chose."""
         for stmt in _statements(body):
-            if not isinstance(stmt, Annotate) or stmt.kind != "safe_value":
+            if not isinstance(stmt, Annotate):
+                continue
+            if stmt.kind == PLACEMENT:
+                for b, key in zip(stmt.buffers, stmt.values, strict=True):
+                    self.acc.placed[b.name] = Placement(*key)
+            if stmt.kind != "safe_value":
                 continue
             given = list(stmt.values) or [
                 e.value if isinstance(e, Const) else None for e in stmt.exprs

@@ -15,7 +15,7 @@ from tilelang.ir.node import Node
 from tilelang.ir.thread import Program
 from tilelang.ir.tile import Function
 from tilelang.isa.target import BackendName, Target
-from tilelang.passes.canonicalize import canonicalize
+from tilelang.passes.canonicalize import canonicalize, canonicalize_threads
 from tilelang.passes.lower_copies import lower_copies
 from tilelang.passes.lower_gemm import lower_gemm
 from tilelang.passes.lower_mbarriers import lower_mbarriers
@@ -27,6 +27,7 @@ from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.simt.demote_fragments import demote_fragments
 from tilelang.passes.simt.plain_tiles import plain_tiles
+from tilelang.passes.simt.software_pipeline import software_pipeline
 from tilelang.passes.simt.spread_threads import spread_threads
 from tilelang.passes.simt.synchronize import synchronize
 from tilelang.passes.simt.vectorize import vectorize
@@ -60,9 +61,10 @@ ONE_THREAD: tuple[Pass, ...] = (
 """For a machine on which one thread runs a block."""
 
 MANY_THREADS: tuple[Pass, ...] = (
-    canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
+    canonicalize_threads,  # asynchronous work is done at once; no hints; pipelines are left
     lower_products,  # sparse and scaled products and patches are plain products and loops
     lower_reducers,  # reducers are buffers; contributions are left
+    software_pipeline,  # pipelines are loops; their copies are issued ahead
     demote_fragments,  # fragments are used as registers can be
     plain_tiles,  # of tiles, only parallel nests, reductions and products of whole fragments
     spread_threads,  # what one thread does; fragments are registers; no barriers but the author's

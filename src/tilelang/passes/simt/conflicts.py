@@ -28,7 +28,7 @@ MOST = 1 << 20
 @dataclass(frozen=True)
 class Access:
     """An access by each thread: `count` elements from `index` on, in all rounds of the loops over
-    `rounds` (name and number of rounds), where `guards` hold.
+    `rounds` (name and number of rounds), where `guards` hold. A write that is `flying` happens where it is waited for.
     """
 
     array: Array
@@ -39,6 +39,7 @@ class Access:
     rounds: tuple[tuple[str, int], ...] = ()
     guards: tuple[Expr, ...] = ()
     known: bool = True
+    flying: bool = False
 
     def renamed(self, values: Mapping[str, Expr]) -> Access:
         """The access of another round: variables of loops around have other values."""

@@ -14,6 +14,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import error
 from tilelang.ir.expr import BOOL, Buffer, Cast, Const, Expr, Region, Select, const, int_value
 from tilelang.ir.special import Quantifier, ReducerUpdate, TestElements
+from tilelang.ir.sync import AsyncCopy, CommitGroup, WaitGroup
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
@@ -51,6 +52,7 @@ from tilelang.passes.build import (
     whole,
 )
 from tilelang.passes.canonicalize import BY_THREAD
+from tilelang.passes.issue import AsyncStore, Issue
 from tilelang.passes.lower_copies import (
     at_source,
     convert,
@@ -107,6 +109,13 @@ class _Tiles:
                 return self.atomic(stmt)
             case Reduce():
                 return self.reduce(stmt)
+            case AsyncCopy():
+                return self.ahead(stmt)
+            case CommitGroup():
+                return (Issue("cp.async.commit_group", (), (), loc=stmt.loc),)
+            case WaitGroup():
+                imm = (("count", int_value(stmt.count) or 0),)
+                return (Issue("cp.async.wait_group", (), (), imm=imm, loc=stmt.loc),)
             case Gemm():
                 return self.gemm(stmt)
             case Scan():
@@ -151,6 +160,16 @@ class _Tiles:
             if var is not None:
                 body = (serial(var, extent, body, loc),)
         return (*checks, *body)
+
+    def ahead(self, stmt: AsyncCopy) -> Block:
+        """A copy that may be under way until its group is waited for."""
+        src, dst, loc = stmt.src, stmt.dst, stmt.loc
+        found, checks = match(src.extents, dst.extents, "T.copy", loc)
+        loops = loops_over(dst.extents, self.names)
+        at = place(loops, dst.extents)
+        value = convert(element(src, at_source(found, src, at)), dst)
+        store = AsyncStore(dst.buffer, shifted(dst, at), value, loc=loc)
+        return (*checks, *parallel(loops, dst.extents, (store,), loc))
 
     def nest(self, stmt: Parallel) -> Block:
         """Nests inside nests are loops of one iteration."""
@@ -288,6 +307,16 @@ class _Contributions:
     def __init__(self, threads: Threads) -> None:
         self.t = threads
         self.names = threads.names
+
+    def ahead(self, stmt: AsyncCopy) -> Block:
+        """A copy that may be under way until its group is waited for."""
+        src, dst, loc = stmt.src, stmt.dst, stmt.loc
+        found, checks = match(src.extents, dst.extents, "T.copy", loc)
+        loops = loops_over(dst.extents, self.names)
+        at = place(loops, dst.extents)
+        value = convert(element(src, at_source(found, src, at)), dst)
+        store = AsyncStore(dst.buffer, shifted(dst, at), value, loc=loc)
+        return (*checks, *parallel(loops, dst.extents, (store,), loc))
 
     def nest(self, stmt: Parallel) -> Block:
         """A nest without contributions, and what is done before and after it."""

@@ -17,6 +17,7 @@ from tilelang.ir.special import Collective, RngInit, RngNext
 from tilelang.ir.sync import SyncWarp
 from tilelang.ir.tile import (
     Alloc,
+    Annotate,
     Block,
     For,
     Function,
@@ -33,14 +34,15 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.isa.target import Target
+from tilelang.layout.placement import Placement, conflict_free
 from tilelang.layout.spread import Spread, agree
 from tilelang.passes.build import Names, map_bodies, map_statements
-from tilelang.passes.issue import Issue
+from tilelang.passes.issue import PLACEMENT, Issue
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.collectives import FULL, lower_collective
 from tilelang.passes.simt.infer_layouts import infer_layouts
-from tilelang.passes.simt.launch import Note, Threads, noted, refused
+from tilelang.passes.simt.launch import Note, Threads, noted, refused, static_shape
 from tilelang.passes.simt.matrix import Tensor, lower_tensor, tensor
 from tilelang.passes.simt.nests import Nests, Storage
 from tilelang.passes.simt.products import plain_product
@@ -116,7 +118,27 @@ class _Launch:
 
     def lower(self) -> Block:
         """The body of one thread."""
-        return self.block(self.body, apart=False)
+        return (*self.placements(), *self.block(self.body, apart=False))
+
+    def placements(self) -> Block:
+        """How the operands of products lie in shared memory."""
+        found: dict[str, tuple[Buffer, Placement]] = {}
+        viewed = {*self.t.roots, *self.t.roots.values()}
+        for stmt in statements(self.body):
+            if not isinstance(stmt, Gemm):
+                continue
+            for buffer in (stmt.a.buffer, stmt.b.buffer):
+                shape = static_shape(buffer)
+                if self.t.is_fragment(buffer) or shape is None or len(shape) < 2:
+                    continue
+                made = conflict_free(shape[-2], shape[-1], buffer.dtype.bits)
+                if made is not None and buffer.strides is None and buffer.name not in viewed:
+                    found[buffer.name] = (buffer, made)
+        if not found:
+            return ()
+        buffers = tuple(b for b, _ in found.values())
+        keys = tuple(p.key() for _, p in found.values())
+        return (Annotate(PLACEMENT, buffers=buffers, values=keys),)
 
     # Statements ----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tilelang.ir.expr import Expr, Var, int_value
 from tilelang.ir.node import Kind, Node, flat
@@ -33,6 +34,9 @@ from tilelang.isa.target import Target
 from tilelang.passes.build import Names
 from tilelang.passes.simt.conflicts import Access, Threads, meet
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
+
+WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
+"""The row that waits for copies under way, and how the rows of such copies begin."""
 
 SEEN = (Space.SHARED, Space.GLOBAL)
 """The spaces in which threads see what others write."""
@@ -88,7 +92,11 @@ class _Kernel:
         """One statement, after a barrier if it needs one."""
         self.note(stmt)
         if isinstance(stmt, Instr) and self.is_barrier(stmt):
-            return (stmt,), []
+            return (stmt,), [a for a in before if a.flying]
+        if isinstance(stmt, Instr) and stmt.row == WAIT:
+            landed = [replace(a, flying=False) for a in before if a.flying]
+            left = before if dict(stmt.imm)["count"] else [a for a in before if not a.flying]
+            return (stmt,), _unique([*left, *landed])
         if isinstance(stmt, (If, For, While)):
             found = list(self.accesses((stmt,), (), ()))
             if not found:
@@ -108,7 +116,8 @@ class _Kernel:
     ) -> tuple[Block, list[Access]]:
         """A statement inside which there is no barrier."""
         if self.conflict(before, found):
-            return (self.barrier(stmt), stmt), _unique(found)
+            flying = [a for a in before if a.flying]
+            return (self.barrier(stmt), stmt), _unique([*flying, *found])
         return (stmt,), _unique([*before, *found])
 
     def inside(self, stmt: If | For | While, before: list[Access]) -> tuple[Block, list[Access]]:
@@ -135,8 +144,10 @@ class _Kernel:
         return stmt.row in ("barrier.sync", *BLOCK_WIDE) and imm.get("threads") == self.count
 
     def has_barrier(self, stmt: Stmt) -> bool:
-        """Whether there is a barrier of the author's inside."""
-        return any(isinstance(s, Instr) and self.is_barrier(s) for s in _all((stmt,)))
+        """Whether there is a barrier of the author's inside, or a wait for copies."""
+        return any(
+            isinstance(s, Instr) and (s.row == WAIT or self.is_barrier(s)) for s in _all((stmt,))
+        )
 
     # Accesses ------------------------------------------------------------------------------------
 
@@ -223,7 +234,8 @@ class _Kernel:
             atomic = stmt.row.startswith("atomic.")
             for slot in stmt.outs:
                 if self.counts(slot.array):
-                    yield one(slot.array, slot.index, slot.count, True, atomic)
+                    found = one(slot.array, slot.index, slot.count, True, atomic)
+                    yield replace(found, flying=stmt.row.startswith(AHEAD))
             for x in stmt.ins:
                 if isinstance(x, Slot) and self.counts(x.array):
                     yield one(x.array, x.index, x.count, False, atomic)
@@ -259,7 +271,7 @@ class _Kernel:
         return any(self.meet(a, b) for b in now for a in before)
 
     def meet(self, a: Access, b: Access) -> bool:
-        if not (a.writes or b.writes):
+        if a.flying or not (a.writes or b.writes):
             return False
         if a.array.name != b.array.name:
             return self.overlap(a.array, b.array)

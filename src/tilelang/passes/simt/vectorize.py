@@ -28,10 +28,11 @@ from tilelang.ir.expr import (
 from tilelang.ir.interval import interval
 from tilelang.ir.node import Node
 from tilelang.ir.simplify import simplify
-from tilelang.ir.thread import Array, Elem, Kernel, Program, Space, Write
+from tilelang.ir.thread import Array, Elem, Instr, Kernel, Program, Slot, Space, Write
 from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
 from tilelang.isa.target import Target
-from tilelang.passes.build import Names, Renamer
+from tilelang.passes.build import Names, Renamer, map_statements
+from tilelang.passes.issue import ASYNC
 from tilelang.passes.lower_parallel import own_nodes, statements
 
 WIDEST = 16
@@ -87,6 +88,8 @@ class _Vectors:
                 return (stmt.with_(then=then, orelse=orelse),)
             case While():
                 return (stmt.with_(body=self.block(stmt.body, env.assume(stmt.cond))),)
+            case Write() if stmt.hints == ASYNC:
+                return ahead(stmt)
             case _:
                 return (stmt,)
 
@@ -96,7 +99,54 @@ class _Vectors:
         if start != 0 or stop is None or stop > 64:
             return (loop.with_(kind=LoopKind.UNROLL),)
         inside = env.enter_for(loop)
-        return _Rounds(loop.var, stop, self.names).block(loop.body, inside)
+        made = _Rounds(loop.var, stop, self.names).block(loop.body, inside)
+        values = {s.var.name: s.value for s in statements(made) if isinstance(s, Let)}
+        out = map_statements(
+            made, lambda s: ahead(s, values) if isinstance(s, Write) and s.hints == ASYNC else None
+        )
+        return _used(out)
+
+
+def ahead(write: Write, values: Mapping[str, Expr] | None = None) -> Block:
+    """A store that may be under way: `cp.async` where what is stored is read from global memory in
+    one piece of 4, 8 or 16 bytes, else a plain store.
+    """
+    value, plain = write.value, write.with_(hints=())
+    if isinstance(value, Var) and values:
+        value = values.get(value.name, value)
+    cond: Expr | None = None
+    if isinstance(value, Select) and value.lazy and _is_zero(value.f):
+        cond, value = value.cond, value.t
+    if not isinstance(value, Elem) or value.array.space is not Space.GLOBAL or value.hints:
+        return (plain,)
+    size, dtype = value.type.bytes, value.type
+    kind = {16: "cg.16", 8: "ca.8", 4: "ca.4"}.get(size)
+    if (
+        kind is None
+        or write.array.space is not Space.SHARED
+        or (value.align and value.align < size)
+    ):
+        return (plain,)
+    if dtype.is_scalar and max(value.array.align, dtype.bytes) < size:
+        return (plain,)
+    lanes = dtype.lanes
+    copy = Instr(
+        f"cp.async.{kind}",
+        (Slot(write.array, write.index, lanes),),
+        (Slot(value.array, value.index, lanes),),
+        loc=write.loc,
+    )
+    if cond is None:
+        return (copy,)
+    zero = Const(0.0 if dtype.is_float else 0, dtype.base)
+    clear = plain.with_(value=zero if dtype.is_scalar else Pack((zero,), dtype))
+    return (If(cond, (copy,), orelse=(clear,), loc=write.loc),)
+
+
+def _is_zero(e: Expr) -> bool:
+    if isinstance(e, Pack):
+        return all(_is_zero(x) for x in e.lanes)
+    return isinstance(e, Const) and e.value == 0 and math.copysign(1, e.value) > 0
 
 
 @dataclass
@@ -127,8 +177,8 @@ class _Rounds:
         for k in range(self.count):
             out += self.round(body, k, lanes, kept)
         for write, values in kept:
-            out += self.written(write, values, env)
-        return tuple(out)
+            out += self.written(write, values, env, lanes.of.get(write.value))
+        return _used(out)
 
     def condition(self, stmt: If, env: Env) -> Block | None:
         """A condition that holds in all rounds or in none, around the rounds."""
@@ -253,14 +303,22 @@ class _Rounds:
                 out.append(stmt)
         return out
 
-    def written(self, write: Write, values: Sequence[Expr], env: Env) -> Block:
-        """Vectors of the values of several rounds."""
+    def written(
+        self, write: Write, values: Sequence[Expr], env: Env, parts: Sequence[Expr] | None
+    ) -> Block:
+        """Vectors of the values of several rounds; `parts` are lanes of what was read as vectors,
+        where nothing is computed.
+        """
         width = self.neighbours(write.array, write.index, env)
         dtype = write.array.type.with_lanes(width)
         out: list[Stmt] = []
         for first in range(0, self.count, width):
             index = simplify(cast("Expr", _put(write.index, self.at(first))), env)
-            value = Pack(tuple(values[first : first + width]), dtype)
+            lanes = [] if parts is None else [cast("Lane", x) for x in parts[first : first + width]]
+            if lanes and lanes[0].lane == 0 and lanes[0].a.dtype == dtype:
+                value: Expr = lanes[0].a
+            else:
+                value = Pack(tuple(values[first : first + width]), dtype)
             out.append(Write(write.array, index, value, hints=write.hints, loc=write.loc))
         return tuple(out)
 
@@ -294,6 +352,13 @@ class _Rounds:
             return None if found is None else found[k]
 
         return cast("Stmt", _outer(stmt, one))
+
+
+def _used(body: Sequence[Stmt]) -> Block:
+    """Statements without names of lanes that nothing uses."""
+    names = {n.name for s in body for n in own_nodes(s) if isinstance(n, Var)}
+    names |= {n.name for s in body if isinstance(s, If) for n in s.walk() if isinstance(n, Var)}
+    return tuple(s for s in body if not (isinstance(s, Let) and s.var.name not in names))
 
 
 def _read_after_write(body: Block) -> set[str]:
