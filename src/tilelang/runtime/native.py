@@ -22,10 +22,9 @@ from tilelang.errors import TileIndexError, TileRuntimeError, error
 from tilelang.options import options_from
 from tilelang.runtime.cache import Entry, Store
 from tilelang.runtime.identity import compiler, digest
+from tilelang.targets.cpu.built import Built, Failure, Printed
 from tilelang.targets.cpu.llvm import Library, machine, optimise
-from tilelang.targets.cpu.program import Built
 from tilelang.targets.cpu.record import SHOW, Control
-from tilelang.targets.cpu.statements import Failure, Printed
 from tilelang.targets.cpu.workers import Workers, compiled, module_text
 
 Pack = Callable[[Any], int]

@@ -15,14 +15,12 @@ from tilelang.dtypes import DType
 from tilelang.errors import Loc
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
-from tilelang.passes.pipeline import lower
 from tilelang.runtime.cache import Entry, Store
 from tilelang.runtime.identity import key
 from tilelang.runtime.native import NativeProgram, assembly
 from tilelang.runtime.trace import Decisions, Declined, Trace
+from tilelang.targets.cpu.built import Built, Failure, Printed
 from tilelang.targets.cpu.llvm import host, machine, optimise
-from tilelang.targets.cpu.program import Built, emit
-from tilelang.targets.cpu.statements import Failure, Printed
 
 # Programs that some kernel holds. Weak, so that a process that makes many kernels and drops them
 # does not grow.
@@ -75,6 +73,10 @@ def _stored(store: Store, name: str, trace: Trace) -> NativeProgram | None:
 
 def _compiled(fn: Function, target: Target, trace: Trace) -> tuple[Built, bytes]:
     """The module of the function and its object file."""
+    # On demand: a process that finds its kernels starts in half the time without the compiler.
+    from tilelang.passes.pipeline import lower
+    from tilelang.targets.cpu.program import emit
+
     program = lower(fn, target, trace.stage)
     with trace.step("emit"):
         built = emit(program, host())

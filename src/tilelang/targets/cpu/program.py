@@ -13,39 +13,23 @@ address and what the kernel takes from the host, 8 bytes each. Workers call it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tilelang.dtypes import DType
 from tilelang.errors import InternalError
 from tilelang.ir.expr import Var
 from tilelang.ir.thread import Argument, Array, Declare, Kernel, Program
 from tilelang.ir.tile import Stmt
+from tilelang.targets.cpu.built import Built, Failure
 from tilelang.targets.cpu.expressions import Expressions
 from tilelang.targets.cpu.llvm import Host
 from tilelang.targets.cpu.places import Memory, Scopes
 from tilelang.targets.cpu.record import Record
-from tilelang.targets.cpu.statements import Failure, Notes, Printed, Statements, outside
+from tilelang.targets.cpu.statements import Notes, Statements, outside
 from tilelang.targets.cpu.text import Code, Module, Value, number
 from tilelang.targets.cpu.types import element_type, value_type
 
 ALIGN = 64
 """Bytes: of workspaces."""
-
-
-@dataclass(frozen=True)
-class Built:
-    """The text of a module, and what its numbers mean.
-
-    `failures[n - 1]` is what status `n` says, `prints[n]` what print `n` prints. `slots` are the
-    parameters and sizes in the order of `run`'s arguments, with the dtype of a scalar and None for
-    an address. `vectorise` says that loops are left to LLVM's vectoriser.
-    """
-
-    text: str
-    failures: tuple[Failure, ...]
-    prints: tuple[Printed, ...]
-    slots: tuple[tuple[str, DType | None], ...]
-    vectorise: bool = False
 
 
 def emit(program: Program, host: Host) -> Built:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilelang.dtypes import DType
-from tilelang.errors import InternalError, Loc
+from tilelang.errors import InternalError
 from tilelang.ir.expr import Expr, Var, int_value
 from tilelang.ir.thread import Addr, Array, At, Declare, Instr, Slot, Space, Write
 from tilelang.ir.tile import (
@@ -31,6 +31,7 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.targets.cpu import atomics
+from tilelang.targets.cpu.built import Failure, Printed
 from tilelang.targets.cpu.expressions import Expressions
 from tilelang.targets.cpu.gemm import gemm_tile
 from tilelang.targets.cpu.llvm import Host
@@ -42,24 +43,6 @@ from tilelang.targets.cpu.text import Code, Value, number
 from tilelang.targets.cpu.types import element_type, value_type
 
 ARENA_ALIGN = 64
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What an assertion says when it does not hold; the kind is that of `Assert`."""
-
-    message: str
-    loc: Loc | None
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class Printed:
-    """What one print statement prints: `buffer` is empty for a value, `dtype` for a message."""
-
-    message: str
-    dtype: str = ""
-    buffer: str = ""
 
 
 @dataclass
