@@ -51,6 +51,7 @@ def redirect_targets(chip: str) -> None:
 
     number = int("".join(c for c in chip if c.isdigit()))
     devices.device_version = lambda device=0: divmod(number, 10)
+    devices.MODEL = f"emulate:{chip}"
     for user in ("compile", "checking"):
         __import__(f"tilelang.runtime.{user}")
         setattr(sys.modules[f"tilelang.runtime.{user}"], "resolve", redirected)  # noqa: B010 - untyped

@@ -7,7 +7,8 @@ was not compared.
 
 Each program runs under each package, on a machine without a GPU, and every function that it asks to
 be compiled is recorded instead (`oracle_host.py`), so both are traced with the same arguments.
-`oracle_rules.py` brings both into one form, `oracle_form.py` compares. Nothing of upstream is kept.
+`oracle_rules.py` says how both come into one form, `oracle_form.py` compares. Nothing of upstream
+is kept.
 
     python tools/oracle.py CHECKOUT/examples --upstream ENV/bin/python \\
         --skip amd --out docs/conformance-oracle.tsv
@@ -28,9 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import oracle_rules
 from conformance import ROOT, Settings, programs
 from oracle_form import differences
+from oracle_from_own import own as from_own
+from oracle_from_upstream import upstream as from_upstream
 
 HOST = ROOT / "tools" / "oracle_host.py"
 OUTCOMES = {
@@ -118,7 +120,7 @@ class Row:
 def compare(path: str, upstream: Recorded, own: Recorded) -> Row:
     """The row of a program."""
     pairs = list(zip(upstream.kernels, own.kernels, strict=False))
-    found = [differences(oracle_rules.upstream(a), oracle_rules.own(b)) for a, b in pairs]
+    found = [differences(from_upstream(a), from_own(b)) for a, b in pairs]
     same = sum(not d for d in found)
     ends = {"upstream": upstream.ended, "own": own.ended}
     notes = [f"{side}: {end}" for side, end in ends.items() if end != "ended"]

@@ -191,6 +191,9 @@ def install(side: str, chip: str, out: Path) -> None:
     if side == "own":
         import oracle_own as translator
 
+        from tilelang.compat import devices
+
+        devices.MODEL = f"emulate:{chip}"
         homes = ["tilelang", "tilelang.runtime", "tilelang.runtime.jit", "tilelang.compat"]
         recorder = Recorder(translator.function, lambda f: list(f.ir.outputs), out)
     else:

@@ -34,6 +34,7 @@ from tilelang.ir.tile import (
     Let,
     Parallel,
     Pipelined,
+    Stmt,
     Store,
     View,
     While,
@@ -77,17 +78,22 @@ def _fields(node: Node) -> dict[str, Any]:
     return {f.name: _value(getattr(node, f.name)) for f in node.fields()}
 
 
-def _value(x: Any) -> Any:
+def _value(x: Any) -> Any:  # noqa: PLR0911 - one for each kind
     if isinstance(x, Region):
         return ["region", x.buffer.name, [_expr(e) for e in x.mins], [_expr(e) for e in x.extents]]
     if isinstance(x, Buffer):
         return ["whole", x.name]
     if isinstance(x, tuple):
-        return [_value(v) for v in x]
+        parts = [_value(v) for v in x]
+        return [s for p in parts for s in p] if any(isinstance(v, Stmt) for v in x) else parts
     if isinstance(x, enum.Enum):
         return x.value
+    if isinstance(x, Stmt):
+        return _stmt(x)
+    if isinstance(x, Var):
+        return ["var", x.name, str(x.dtype)]
     if isinstance(x, Node):
-        return _stmt(x)[0] if hasattr(x, "body") else _expr(x)
+        return _expr(x)
     return x if x is None or isinstance(x, (bool, int, float, str)) else str(x)
 
 

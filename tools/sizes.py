@@ -12,7 +12,7 @@ import argparse
 import ast
 from typing import Any
 
-_SEQUENCE = 512
+_SEQUENCE = 256
 CEILINGS = {
     **dict.fromkeys(("batch", "batch_size", "b", "bs"), 1),
     **dict.fromkeys(("m", "n", "k"), 256),
