@@ -327,6 +327,18 @@ time.sleep(0.2)
     )
 
 
+def test_the_process_ends_while_a_kernel_does_not():
+    python(
+        PROGRAM
+        + """
+import threading, time
+endless = t.Run(pool, blocks=50, bytes=64, turns=1 << 60)
+threading.Thread(target=endless, daemon=True).start()
+time.sleep(0.2)
+"""
+    )
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_of_a_fork_starts_afresh():
     python(
