@@ -48,9 +48,14 @@ def build(loops: Sequence[Loop], *, vectorise: bool = False) -> Loops:
     return Loops({loop.name: loop for loop in loops}, machine.text, llvm.Library(machine.object()))
 
 
+def _symbol(name: str) -> str:
+    """No name of the C library, which a loop may call."""
+    return f"test {name}"
+
+
 def _define(module: Module, loop: Loop) -> None:
     pointers = ["ptr noalias"] * (len(loop.args) + 1)
-    code = Code(module, f'"{loop.name}"', "void", [*pointers, "i64"])
+    code = Code(module, f'"{_symbol(loop.name)}"', "void", [*pointers, "i64"])
     *sources, target, count = code.args
     i, body, done = code.alloca("i64"), code.label(), code.label()
     head = code.label()
@@ -110,7 +115,7 @@ class Loops:
     ) -> None:
         """Run on contiguous arrays, into `out`; `count` iterations, not one for each element."""
         types: list[Any] = [ctypes.c_void_p] * (len(arrays) + 1)
-        call = ctypes.CFUNCTYPE(None, *types, ctypes.c_int64)(self.library.address(name))
+        call = ctypes.CFUNCTYPE(None, *types, ctypes.c_int64)(self.library.address(_symbol(name)))
         call(*(a.ctypes.data for a in (*arrays, out)), out.size if count is None else count)
 
     def optimised(self, name: str) -> str:
@@ -118,7 +123,7 @@ class Loops:
         start = next(
             self.text.index(line)
             for line in self.text.splitlines()
-            if line.startswith("define") and (f'@"{name}"(' in line or f"@{name}(" in line)
+            if line.startswith("define") and f'@"{_symbol(name)}"(' in line
         )
         return self.text[start : self.text.index("\n}", start)]
 

@@ -265,12 +265,13 @@ def test_what_a_type_does_not_have_is_an_internal_error():
         unary(code, UnaryOp.NEG, number("i16", 1), DType("bfloat16"))
 
 
-def test_all_pairs_of_bytes_divide():
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_all_pairs_of_bytes_divide(lanes):
     for name in ("int8", "uint8"):
         dtype = DType(name)
         every = values(dtype)
         a, b = (x.ravel().copy() for x in np.meshgrid(every, every))
-        loops = build([binary_loop(op, dtype, 1) for op in DIVISIONS])
+        loops = build([binary_loop(op, dtype, lanes) for op in DIVISIONS])
         wide, by = a.astype(np.int64), b.astype(np.int64)
         safe = np.where(by == 0, 1, by)
         zero = by == 0

@@ -13,7 +13,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import InternalError
 from tilelang.ir.expr import BinaryOp, UnaryOp
 from tilelang.targets.cpu.arithmetic import Ops
-from tilelang.targets.cpu.text import Code, Value, element_of, int_bits, vector
+from tilelang.targets.cpu.text import Code, Value, element_of, int_bits, lanes_of, vector
 from tilelang.targets.cpu.types import value_type
 
 _PREDICATES = {
@@ -216,6 +216,9 @@ def _quotient(ops: Ops, a: Value, b: Value, *, signed: bool, floor: bool) -> Val
     if floor and power is not None:
         return ops.ashr(a, power) if signed else ops.lshr(a, power)
     by = _divisor(ops, a, b, signed=signed)
+    if _by_floats(b):
+        found = _float_quotient(ops, a, by, signed=signed, floor=floor)
+        return ops.select(ops.cmp("eq", b, 0), 0, found)
     found = ops.code.op("sdiv" if signed else "udiv", a, by)
     if signed and floor:
         rest = ops.sub(a, ops.mul(found, by))
@@ -229,10 +232,33 @@ def _modulus(ops: Ops, a: Value, b: Value, *, signed: bool, floor: bool) -> Valu
     if floor and power is not None:
         return ops.and_(a, (1 << power) - 1)
     by = _divisor(ops, a, b, signed=signed)
+    if _by_floats(b):
+        found = _float_quotient(ops, a, by, signed=signed, floor=floor)
+        return ops.sub(a, ops.mul(found, by))
     rest = ops.code.op("srem" if signed else "urem", a, by)
     if signed and floor:
         rest = ops.select(_apart(ops, rest, by), ops.add(rest, by), rest)
     return rest
+
+
+def _by_floats(b: Value) -> bool:
+    """Whether integers are divided as floats: vectors have no other division, and by a constant
+    LLVM multiplies.
+    """
+    return lanes_of(b.type) > 1 and int_bits(b.type) <= 32 and literal(b) is None
+
+
+def _float_quotient(ops: Ops, a: Value, by: Value, *, signed: bool, floor: bool) -> Value:
+    """a / by, which is no integer by at least 1/by: a relative distance of 1/a, far above the
+    error of a quotient of floats with more bits than a.
+    """
+    element = "float" if int_bits(a.type) <= 16 else "double"
+    name = "si" if signed else "ui"
+    x, y = (ops.cast(f"{name}tofp", v, element) for v in (a, by))
+    found = ops.div(x, y)
+    if signed and floor:
+        found = ops.code.intrinsic("floor", found)
+    return ops.cast(f"fpto{name}", found, f"i{int_bits(a.type)}")
 
 
 def _apart(ops: Ops, rest: Value, by: Value) -> Value:

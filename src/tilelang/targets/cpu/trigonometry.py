@@ -16,7 +16,6 @@ import math
 from tilelang.targets.cpu.arithmetic import Ops
 from tilelang.targets.cpu.text import Value
 
-INFINITY = math.inf
 _PARTS = (  # 2/pi in parts of 29 bits, and what is missing after each
     (0.636619770899415, 1.4681663269012186e-09),
     (1.4681663246252086e-09, 2.276010073078396e-18),
@@ -152,8 +151,8 @@ def _arctangent(ops: Ops, y: Value, x: Value) -> Value:
     steep = ops.cmp("ogt", y, x)
     large, small = ops.select(steep, y, x), ops.select(steep, x, y)
     q = ops.div(small, large)
-    q = ops.select(ops.cmp("oeq", large, 0.0), 0.0, q)
-    q = ops.select(ops.cmp("oeq", small, INFINITY), 1.0, q)
+    q = ops.select(ops.cmp("oeq", small, large), 1.0, q)  # both infinite
+    q = ops.select(ops.cmp("oeq", ops.add(small, large), 0.0), 0.0, q)
     angle = ops.mul(q, ops.poly(ops.mul(q, q), _ATAN))
     return ops.select(steep, ops.sub(math.pi / 2, angle), angle)
 
