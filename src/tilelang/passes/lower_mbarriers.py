@@ -42,6 +42,7 @@ from tilelang.passes.build import (
     plus,
     unsupported,
 )
+from tilelang.passes.check.program import op_name
 from tilelang.scopes import Dialect, Memory, memory_of
 
 I32 = DType("int32")
@@ -99,7 +100,7 @@ class _Barriers:
     def part(self, barrier: Region, stmt: Stmt) -> tuple[tuple[Buffer, Buffer, Buffer], Expr]:
         found = self.parts.get(barrier.buffer.name)
         if found is None or len(barrier.mins) != 1:
-            raise unsupported(stmt, f"T.{type(stmt).__name__} on a barrier of this kind")
+            raise unsupported(stmt, f"{op_name(stmt)} on a barrier of this kind")
         return found, barrier.mins[0]
 
     def arrive(self, barrier: Region, stmt: Stmt) -> Block:

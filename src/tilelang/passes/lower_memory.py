@@ -25,6 +25,7 @@ from tilelang.ir.expr import (
     BinaryOp,
     Bitcast,
     Buffer,
+    Cast,
     Const,
     Expr,
     Load,
@@ -80,6 +81,7 @@ from tilelang.isa.target import Target
 from tilelang.layout.placement import Placement
 from tilelang.passes.accesses import Accesses, Place, wide_size
 from tilelang.passes.build import Names, as_type, compare, minus, plus, serial, times, unsupported
+from tilelang.passes.check.program import op_name
 from tilelang.passes.issue import PLACEMENT, Issue, Span
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
@@ -88,6 +90,11 @@ MOST = (1 << 31) - (1 << 16)
 """The largest size that launch may bind to a 32-bit name: an index of a tile that begins inside
 does not overflow then.
 """
+
+MOST_BYTES = 1 << 47
+"""No process has more memory: it is what the addresses of the machines of today reach."""
+
+FLOAT64 = DType("float64")
 
 PARAMETER_ALIGN = 16
 """Bytes: the widest access of a thread of a GPU. A launch with another address is not made."""
@@ -323,7 +330,7 @@ class _Lowering:
             case Break() | Continue() | ThreadReturn():
                 made = (stmt,)
             case _:
-                raise unsupported(stmt, _title(stmt))
+                raise unsupported(stmt, op_name(stmt))
         return (*x.assertions(stmt.loc), *made)
 
     def loop(self, stmt: For, env: Env) -> Block:
@@ -380,7 +387,7 @@ class _Lowering:
         if memory is Memory.GLOBAL:
             array = Array(b.name, b.dtype.base, size, align=ON_CHIP_ALIGN)
             self.places[b.name] = self.placed(b, array)
-            return (Declare(array, loc=stmt.loc),)
+            return (*_room_for(stmt, size), Declare(array, loc=stmt.loc))
         count = int_value(size)
         if count is None:
             raise error(
@@ -572,12 +579,26 @@ class _Lowering:
 # Parts -------------------------------------------------------------------------------------------
 
 
-def _title(stmt: Stmt) -> str:
-    return f"T.{type(stmt).__name__}"
-
-
 def _scalar_shape(b: Buffer) -> tuple[Expr, ...]:
     return b.shape if b.dtype.is_scalar else (*b.shape, const(b.dtype.lanes))
+
+
+def _room_for(stmt: Alloc, size: Expr) -> Block:
+    """What must hold for the bytes of a workspace to be countable. The sizes are multiplied as
+    floats, which do not wrap.
+    """
+    b, most = stmt.buffer, MOST_BYTES // stmt.buffer.dtype.bytes
+    message = f"there is no memory for the workspace {b.name}"
+    known = int_value(size)
+    if known is not None:
+        if known > most:
+            raise error("capacity", message, stmt.loc, got=f"{known} elements of {b.dtype}")
+        return ()
+    total: Expr = Const(1.0, FLOAT64)
+    for extent in b.shape:
+        total = Binary(BinaryOp.MUL, total, Cast(extent, FLOAT64))
+    fits = Binary(BinaryOp.LE, total, Const(float(most), FLOAT64))
+    return (Assert(fits, message=message, kind="capacity", loc=stmt.loc),)
 
 
 def _size(b: Buffer) -> Expr | None:

@@ -61,6 +61,7 @@ from tilelang.ir.tile import (
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_statements, plus, times
 from tilelang.passes.canonicalize import BY_THREAD
+from tilelang.passes.check.program import op_name
 from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.passes.collectives import expand_collective
 from tilelang.passes.lower_copies import is_single, view_roots
@@ -198,11 +199,11 @@ class _Threads:
                 return True
         return False
 
-    def divergent(self, stmt: Node, why: str) -> TileError:
-        name = type(stmt).__name__
+    def divergent(self, stmt: Stmt, why: str) -> TileError:
+        name = op_name(stmt)
         return error(
-            "divergence",
-            f"T.{name} is done by all threads of the block together, but {why}",
+            "target",
+            f"{name} is done by all threads of the block together, but {why}",
             stmt.loc,
             expected="a place that all threads of the block reach together, with the same operands",
             help='move it out of the condition or loop, or run the kernel with target="emulate"',

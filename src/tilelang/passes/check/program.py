@@ -19,9 +19,23 @@ from tilelang.ir.special import (
     GemmSparse,
     ReducerFinalize,
     ReducerInit,
+    RngInit,
+    RngNext,
     TestElements,
 )
-from tilelang.ir.sync import AsyncCopy, AsyncGemm, CopyCluster, TmaCopy, WarpSpecialize
+from tilelang.ir.sync import (
+    AsyncCopy,
+    AsyncGemm,
+    ClusterBarrier,
+    CopyCluster,
+    CpAsyncArrive,
+    MbarArrive,
+    MbarExpectTx,
+    MbarWait,
+    MmaArrive,
+    TmaCopy,
+    WarpSpecialize,
+)
 from tilelang.ir.text import print_expr, snake
 from tilelang.ir.tile import (
     Alloc,
@@ -259,6 +273,13 @@ _NAMES: dict[type[Stmt], str] = {
     ReducerFinalize: "finalize_reducer",
     ReducerInit: "reducer_init",
     WarpSpecialize: "ws",
+    MbarArrive: "mbarrier_arrive",
+    MbarWait: "mbarrier_wait_parity",
+    MbarExpectTx: "mbarrier_expect_tx",
+    MmaArrive: "tcgen05_mma_arrive",
+    CpAsyncArrive: "cp_async_barrier_noinc",
+    RngInit: "rng_init",
+    RngNext: "rng_rand",
 }
 
 
@@ -277,6 +298,8 @@ def op_name(stmt: Stmt) -> str:
             name = f"{stmt.unit.value}_gemm"
         case TestElements():
             name = f"{stmt.quantifier.value}_of"
+        case ClusterBarrier():
+            name = f"cluster_{stmt.step.value.replace('.', '_')}"
         case _:
             name = _NAMES.get(type(stmt)) or snake(type(stmt).__name__)
     return f"T.{name}"

@@ -165,7 +165,7 @@ class _Host:
         code.store(made, space)
         holds = code.value("i1", f"icmp ne ptr {made}, null")
         message = f"no memory for the workspace {array.name}"
-        self.statements.check(holds, Failure(message, stmt.loc, "memory"))
+        self.statements.check(holds, Failure(message, stmt.loc, "capacity"))
         self.x.places[array.name] = outside(made, array)
 
 

@@ -1,0 +1,149 @@
+"""What a launch on the native CPU survives: nothing that a kernel or its arguments do ends the
+process, and what goes wrong is an error at the author's line.
+"""
+
+import threading
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileError, TileIndexError, TileRuntimeError
+
+n = T.dynamic("n")
+
+
+def native(fn, **options):
+    kernel = tilelang.compile(fn, target="cpu", **options)
+    assert kernel.target.startswith("cpu") and "emulate" not in kernel.target
+    return kernel
+
+
+def ints(*values):
+    return np.array(values, np.int32)
+
+
+def lines(caught):
+    return caught.value.diagnostics[0].loc
+
+
+@T.prim_func
+def add_one(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+    with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
+        for i in T.Parallel(64):
+            B[bx * 64 + i] = A[bx * 64 + i] + 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65])
+def test_sizes_from_zero_on(size):
+    a, b = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+    native(add_one)(a, b)
+    np.testing.assert_array_equal(b, a + 1)
+
+
+@T.prim_func
+def fewer_blocks(A: T.Tensor((n,), "int32")):
+    with T.Kernel(n - 3, threads=1) as bx:
+        A[bx] += 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 5])
+def test_a_grid_that_would_be_negative_is_empty(size):
+    a = np.zeros(size, np.int32)
+    native(fewer_blocks)(a)
+    assert a.sum() == max(0, size - 3)
+
+
+@T.prim_func
+def quotients(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            C[i] = A[i] // B[i] + A[i] % B[i] + T.truncdiv(A[i], B[i]) + T.truncmod(A[i], B[i])
+
+
+def test_divisions_without_a_result_do_not_trap():
+    low, c = -(2**31), np.zeros(8, np.int32)
+    native(quotients)(ints(1, low, 5, 0, -1, 7, low, 9), ints(0, -1, 0, 0, 0, 2, 1, -2), c)
+    assert c[5] == 3 + 1 + 3 + 1 and c[7] == -5 - 1 - 4 + 1
+
+
+@T.prim_func
+def gather(A: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+    with T.Kernel(4, threads=32):
+        s = T.alloc_shared((8,), "int32")
+        T.copy(A, s)
+        for i in T.Parallel(8):
+            C[i] = s[A[i]]
+
+
+@pytest.mark.parametrize("index", [8, -1, 2**31 - 1, -(2**31)])
+def test_an_index_on_chip_that_is_outside_is_an_error_and_the_next_call_works(index):
+    kernel = native(gather)
+    a, c = np.arange(8, dtype=np.int32), np.zeros(8, np.int32)
+    with pytest.raises(TileIndexError, match="an index of s is outside") as caught:
+        kernel(ints(0, 1, 2, 3, 4, 5, 6, index), c)
+    assert lines(caught).file.endswith("test_cpu_launches.py")
+    kernel(a, c)
+    np.testing.assert_array_equal(c, a)
+
+
+@T.prim_func
+def positive(A: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+    with T.Kernel(8, threads=32) as bx:
+        T.device_assert(A[bx] > 0, "positive")
+        C[bx] = A[bx]
+
+
+def test_an_assertion_that_fails_ends_the_launch_only():
+    kernel, c = native(positive), np.zeros(8, np.int32)
+    for _ in range(20):
+        with pytest.raises(TileRuntimeError, match="device assertion failed: positive"):
+            kernel(ints(1, 1, 1, 1, 1, 0, 1, 1), c)
+    kernel(ints(*range(1, 9)), c)
+    np.testing.assert_array_equal(c, np.arange(1, 9))
+
+
+@T.prim_func
+def too_large_a_workspace(A: T.Tensor((n,), "int8"), C: T.Tensor((8,), "int8")):
+    with T.Kernel(1, threads=32):
+        w = T.alloc_global((n, 1 << 30, 1 << 30), "float64")
+        w[0, 0, 5] = 3
+        C[0] = T.cast(w[0, 0, 5], "int8")
+
+
+@pytest.mark.parametrize("size", [1, 16, 64])  # with 16 the number of bytes is 0 in 64 bits
+def test_a_workspace_for_which_there_is_no_memory_is_an_error(size):
+    with pytest.raises(TileError, match="no memory for the workspace w") as caught:
+        native(too_large_a_workspace)(np.zeros(size, np.int8), np.zeros(8, np.int8))
+    assert caught.value.diagnostics[0].kind == "capacity"
+
+
+def test_a_workspace_that_no_machine_has_is_refused():
+    @T.prim_func
+    def main(C: T.Tensor((8,), "int8")):
+        with T.Kernel(1, threads=32):
+            w = T.alloc_global((1 << 40, 1 << 40), "float64")
+            C[0] = T.cast(w[0, 5], "int8")
+
+    with pytest.raises(TileError, match="no memory for the workspace w"):
+        native(main)
+
+
+def test_calls_from_several_threads_at_once():
+    kernel, wrong = native(add_one), []
+
+    def work(size):
+        a = np.arange(size, dtype=np.float32)
+        for _ in range(50):
+            b = np.zeros_like(a)
+            kernel(a, b)
+            if not np.array_equal(b, a + 1):
+                wrong.append(size)
+
+    threads = [threading.Thread(target=work, args=(1000 + k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
