@@ -35,7 +35,7 @@ def random(*shape):
     return RANDOM.standard_normal(shape, dtype=np.float32)
 
 
-def gemm_kernel(M, N, K, BM=128, BN=256, BK=256):
+def gemm_kernel(M, N, K, BM=256, BN=256, BK=256):
     """C = A B in float32."""
 
     @T.prim_func
@@ -316,6 +316,6 @@ def main(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
+    parser.add_argument("names", nargs="*", choices=[*AGAINST_NUMPY, []])
     parser.add_argument("--write", action="store_true")
     main(parser.parse_args(sys.argv[1:]))

@@ -25,7 +25,7 @@ from tilelang.runtime.identity import compiler, digest
 from tilelang.targets.cpu.built import Built, Failure, Printed
 from tilelang.targets.cpu.llvm import Library, machine, optimise
 from tilelang.targets.cpu.record import SHOW, Control
-from tilelang.targets.cpu.workers import Workers, compiled, module_text
+from tilelang.targets.cpu.workers import OUT_OF_MEMORY, Workers, compiled, module_text
 
 Pack = Callable[[Any], int]
 """A scalar as the low bits of its slot."""
@@ -98,8 +98,14 @@ class NativeProgram:
             where = tuple(control.block)
             control.status = 0
             self._idle.append(control)
-            raise failed(self.built.failures[status - 1], where)
+            raise failed(self._failure(status), where)
         self._idle.append(control)
+
+    def _failure(self, status: int) -> Failure:
+        """What the number of a failure means: the workers' own, or an assertion's."""
+        if status == OUT_OF_MEMORY:
+            return Failure("no memory for the buffers of a block", None, "memory")
+        return self.built.failures[status - 1]
 
     def _control(self) -> Control:
         """A record for one launch at a time. What prints runs on one thread, in order."""
