@@ -263,11 +263,11 @@ from pathlib import Path
 import numpy as np
 import tilelang
 import tilelang.language as T
-from tilelang.runtime import native_cache  # once, before the processes part
+from tilelang.runtime import identity, native_cache
 from tilelang.runtime.cache import Store
 from tilelang.targets.cpu import llvm
 
-llvm.host()
+identity.compiler(), llvm.machine()  # once, before the processes part
 
 
 def times(factor):
@@ -304,6 +304,7 @@ sys.exit(sum(process.exitcode != 0 for process in processes))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["share", "damage"])
 def test_eight_processes_compile_into_one_folder(folder, mode):
     """The same kernel at once, then different ones, with entries being damaged meanwhile."""
