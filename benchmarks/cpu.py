@@ -11,6 +11,7 @@ import datetime
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -277,6 +278,25 @@ def launching(blocks, goal):
     return [name, f"{took * 1e6:.1f} us", "", "", f"{goal * 1e6:.0f} us" + late(took, goal)]
 
 
+def memory():
+    """A row: the peak of a process that does nothing but compile the attention kernel."""
+    code = "import cpu, resource, tilelang; tilelang.compile(cpu.attention()[0], target='cpu')"
+    code += "; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    env = {**os.environ, "TILELANG_DISABLE_CACHE": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True
+    )
+    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+    peak = int(done.stdout) * unit / 1e6
+    return [
+        "peak memory of compiling attention",
+        f"{peak:.0f} MB",
+        "",
+        "",
+        "300 MB" + late(peak, 300),
+    ]
+
+
 HEAD = ["", "native", "NumPy", "NumPy / native", "goal"]
 
 
@@ -305,7 +325,7 @@ def main(args):
     """Run the rows of these names, or all, and print the table."""
     rows = [against_numpy(name) for name in AGAINST_NUMPY if not args.names or name in args.names]
     if not args.names:
-        rows += [*compiling(), launching(1, 5e-6), launching(2, 25e-6)]
+        rows += [*compiling(), launching(1, 5e-6), launching(2, 25e-6), memory()]
     print(table(rows))
     if args.write:
         head, start, rest = PAGE.read_text().partition("<!-- cpu -->\n")
