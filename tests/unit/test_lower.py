@@ -24,7 +24,7 @@ from lower_build import check_lowered, lowered
 from thread_interpreter import AssertionFailed, run
 from tilelang.dtypes import DType
 from tilelang.errors import TileError
-from tilelang.ir.expr import BOOL, AtomicLoad, Const, LoadVector, Select
+from tilelang.ir.expr import BOOL, AtomicLoad, Bitcast, Const, LoadVector, Select
 from tilelang.ir.sync import (
     AsyncCopy,
     ClusterBarrier,
@@ -411,6 +411,18 @@ def test_small_integers_wrap(dtype):
     check_lowered(
         kernel([A, C], Parallel((i,), (e(24),), (st(C, i, value),))), A=a, C=np.zeros(24, t.numpy)
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("float32", "int32"), ("int32", "float32"), ("float8_e4m3fn", "int8"), ("bfloat16", "uint16")],
+)
+def test_the_bits_of_a_value_as_another_type_in_every_lane(source, target):
+    A, C = buf("A", source, 40), buf("C", target, 40)
+    bits = Bitcast(ld(A, i), DType(target))
+    fn = kernel([A, C], Parallel((i,), (e(40),), (st(C, i, bits),)))
+    a = RNG.integers(-9, 9, 40).astype(DType(source).numpy)
+    check_lowered(fn, A=a, C=zeros(40, dtype=DType(target).numpy))
 
 
 # -- parallel loops and variables ------------------------------------------------------------------

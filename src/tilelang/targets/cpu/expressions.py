@@ -116,7 +116,11 @@ class Expressions:
         )
 
     def _bitcast(self, e: Bitcast) -> Value:
-        return bitcast(self.code, self.of(e.a), e.a.dtype, e.type)
+        value = self.of(e.a)
+        lanes = lanes_of(value.type)
+        strip = lanes // e.a.dtype.lanes
+        to = e.type.base.with_lanes(e.type.lanes * strip)
+        return bitcast(self.code, value, e.a.dtype.base.with_lanes(lanes), to)
 
     def _call(self, e: Call) -> Value:
         dtype = e.args[0].dtype if e.args else e.type
