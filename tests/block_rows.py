@@ -262,7 +262,201 @@ def cp_async_wait(m: Any, stmt: Any, mask: np.ndarray) -> None:
             m.write(dst.array.name, at, values, who)
 
 
+# mbarriers and tensor copies ----------------------------------------------------------------------
+
+
+class Mbarrier:
+    """One mbarrier: its phase, the arrivals and bytes that the phase still waits for."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.phase, self.left, self.bytes = count, 0, count, 0
+
+    def step(self, m: Any, arrivals: int, size: int) -> None:
+        self.left -= arrivals
+        self.bytes += size
+        assert self.left >= 0, "more arrivals than the barrier counts"
+        m.progress += 1
+        if self.left == 0 and self.bytes == 0:
+            self.phase += 1
+            self.left = self.count
+
+
+def _mbarrier(m: Any, slot: Any, thread: int, mask: np.ndarray) -> tuple[str, int]:
+    return slot.array.name, int(m.slot(slot, mask)[thread])
+
+
+def mbarrier(m: Any, stmt: Any, mask: np.ndarray) -> Any:
+    slot = (stmt.outs or stmt.ins)[0]
+    table = m.state.setdefault("mbarriers", {})
+    if stmt.row.startswith("mbarrier.try_wait"):
+        return _mbarrier_wait(m, stmt, mask)
+    for t in m.threads[mask]:
+        key = _mbarrier(m, slot, t, mask)
+        value = m.spread(m.eval(stmt.ins[0], mask), DType("int32"))[t] if stmt.ins else 0
+        if stmt.row == "mbarrier.init":
+            table[key] = Mbarrier(int(value))
+        elif stmt.row == "mbarrier.arrive":
+            table[key].step(m, 1, 0)
+        elif stmt.row == "mbarrier.arrive.expect_tx":
+            table[key].step(m, 1, int(value))
+        else:
+            assert stmt.row == "mbarrier.expect_tx", stmt.row
+            table[key].step(m, 0, int(value))
+    return None
+
+
+def _mbarrier_wait(m: Any, stmt: Any, mask: np.ndarray) -> Iterator[None]:
+    slot, parity = stmt.ins
+    values = m.spread(m.eval(parity, mask), DType("int32"))
+    keys = {(_mbarrier(m, slot, t, mask), int(values[t])) for t in m.threads[mask]}
+    table = m.state.setdefault("mbarriers", {})
+    while any(table[key].phase & 1 == p for key, p in keys):
+        yield
+    m.last = mask
+
+
+def _swizzled(address: np.ndarray, span: int) -> np.ndarray:
+    """The hardware's permutation of byte addresses."""
+    if span == 0:
+        return address
+    return address ^ (((address >> 7) & (span // 16 - 1)) << 4)
+
+
+def tensor_load(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """A box of a tensor, zeros outside, written through the swizzle of its map."""
+    dst, bar = stmt.outs
+    tensor, dims, strides, memory = m.env[stmt.ins[0].name]
+    coordinates = [m.spread(m.eval(x, mask), DType("int32")) for x in stmt.ins[1:]]
+    item = memory.values.itemsize
+    raw = memory.values.view(np.uint8)
+    for t in m.threads[mask]:
+        at = [int(c[t]) for c in coordinates]
+        grids = np.meshgrid(*[np.arange(n) for n in reversed(tensor.box)], indexing="ij")
+        places = [g + a for g, a in zip(reversed(grids), at, strict=True)]
+        inside = np.ones(places[0].shape, bool)
+        for p, n in zip(places, dims, strict=True):
+            inside &= (p >= 0) & (p < n)
+        offset = places[0] * item
+        for p, s in zip(places[1:], strides, strict=True):
+            offset = offset + p * s
+        data = np.zeros((*places[0].shape, item), np.uint8)
+        for b in range(item):
+            data[..., b] = np.where(inside, raw[np.where(inside, offset + b, 0)], 0)
+        target = m.env[dst.array.name]
+        start = target.start + int(m.slot(dst, mask)[t]) * item
+        assert start % 128 == 0 and (tensor.swizzle < 128 or start % 1024 == 0), "TMA: alignment"
+        assert data.size == dst.count * item, "the box is not the tile"
+        m.pool[_swizzled(start + np.arange(data.size), tensor.swizzle)] = data.reshape(-1)
+        key = _mbarrier(m, bar, t, mask)
+        m.state["mbarriers"][key].step(m, 0, -data.size)
+
+
+def nothing(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """Fences, and moves of registers."""
+
+
+# wgmma --------------------------------------------------------------------------------------------
+
+_SPANS = {0: 0, 128: 1, 64: 2, 32: 3}
+
+
+def descriptor(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """PTX ISA 9.7.15.5.1: the bit fields of a matrix descriptor."""
+    imm = dict(stmt.imm)
+    slot = stmt.ins[0]
+    memory = m.env[slot.array.name]
+    start = memory.start + m.slot(slot, mask) * memory.values.itemsize
+    assert (start[mask] % 16 == 0).all()
+    value = (start >> 4).astype(np.uint64)
+    fixed = imm["leading"] // 16 << 16 | imm["stride"] // 16 << 32 | _SPANS[imm["swizzle"]] << 62
+    m.set(stmt.results[0].name, value | np.uint64(fixed), mask, stmt.results[0].type)
+
+
+def _matrix(m: Any, desc: int, rows: int, deep: int, dtype: DType, turned: bool) -> np.ndarray:
+    """The (rows, deep) matrix that a descriptor names."""
+    start = (desc & 0x3FFF) * 16
+    leading, stride = (desc >> 16 & 0x3FFF) * 16, (desc >> 32 & 0x3FFF) * 16
+    span = {v: k for k, v in _SPANS.items()}[desc >> 62]
+    item = dtype.bytes
+    r, c = np.meshgrid(np.arange(rows), np.arange(deep), indexing="ij")
+    if turned:
+        per = span // item
+        address = start + r // per * leading + c // 8 * stride + c % 8 * span + r % per * item
+    else:
+        address = start + r // 8 * stride + r % 8 * span + c * item
+    at = _swizzled(address, span)
+    data = m.pool[at[..., None] + np.arange(item)]
+    return np.ascontiguousarray(data).view(dtype.numpy)[..., 0]
+
+
+def wgmma(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """One product of a warpgroup, done at once."""
+    from tilelang.dtypes.convert import converter
+
+    parts = stmt.row.split(".")
+    n, deep = (int(x) for x in parts[1][len("m64n") :].split("k"))
+    types = {
+        "f16": "float16",
+        "bf16": "bfloat16",
+        "tf32": "float32",
+        "s8": "int8",
+        "u8": "uint8",
+        "e4m3": "float8_e4m3fn",
+        "e5m2": "float8_e5m2",
+    }
+    ta, tb = DType(types[parts[3]]), DType(types[parts[4]])
+    out = stmt.outs[0]
+    a, b, scale = stmt.ins
+    imm = dict(stmt.imm)
+    inner = DType("float64") if out.array.type.is_float else DType("int64")
+
+    def entered(x: np.ndarray, dtype: DType) -> np.ndarray:
+        if parts[3] == "tf32":
+            x = (np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+            return x.astype(np.float64)
+        return converter(dtype, inner)(np.ascontiguousarray(x))
+
+    old = converter(out.array.type, inner)(np.ascontiguousarray(_registers(m, out, mask)))
+    keep = m.spread(m.eval(scale, mask), DType("bool"))
+    right = m.spread(m.eval(b, mask), DType("uint64"))
+    left = None if "rs" in parts else m.spread(m.eval(a, mask), DType("uint64"))
+    regs = _registers(m, a, mask) if left is None else None
+    result = np.zeros((m.count, n // 2), inner.numpy)
+    lane = np.arange(128)
+    row = lane // 32 * 16 + lane % 32 // 4
+    packed = 32 // ta.bits
+    for start in range(0, m.count, 128):
+        if not mask[start]:
+            continue
+        w = slice(start, start + 128)
+        assert mask[w].all(), "wgmma by a part of a warpgroup"
+        y = _matrix(m, int(right[start]), n, deep, tb, imm.get("trans_b", False))
+        if left is not None:
+            x = _matrix(m, int(left[start]), 64, deep, ta, imm.get("trans_a", False))
+        else:
+            x = np.zeros((64, deep), ta.numpy)
+            for k in range(a.count):
+                v, rest = k % packed, k // packed
+                x[row + 8 * (rest % 2), lane % 4 * packed + v + 4 * packed * (rest // 2)] = regs[
+                    w, k
+                ]
+        product = entered(x, ta) @ entered(y, tb).T
+        for k in range(n // 2):
+            value = product[row + 8 * (k // 2 % 2), k // 4 * 8 + lane % 4 * 2 + k % 2]
+            result[w, k] = value + np.where(keep[w], old[w, k], 0)
+    m.write(out.array.name, m.slot(out, mask), converter(inner, out.array.type)(result), mask)
+
+
 ROW_MEANINGS: dict[str, Any] = {
+    "mbarrier.*": mbarrier,
+    "cp.async.bulk.tensor.*": tensor_load,
+    "fence.*": nothing,
+    "setmaxnreg": nothing,
+    "wgmma.fence": nothing,
+    "wgmma.commit_group": nothing,
+    "wgmma.wait_group": nothing,
+    "wgmma.descriptor": descriptor,
+    "wgmma.m64*": wgmma,
     "cp.async.cg.*": cp_async,
     "cp.async.ca.*": cp_async,
     "cp.async.commit_group": cp_async_commit,

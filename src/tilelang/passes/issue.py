@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.ir.expr import Buffer, Expr, Region, Var
-from tilelang.ir.node import Effect, Node, attr, binds, operand
-from tilelang.ir.tile import Stmt, Store
+from tilelang.ir.node import Effect, Node, attr, binds, body, operand
+from tilelang.ir.tile import Block, Stmt, Store
 
 PLACEMENT = "placement"
 """The kind of the annotation that says how tiles lie in shared memory (`Placement.key`)."""
@@ -34,7 +34,7 @@ class Issue(Stmt):
 
     row: str = attr()
     outs: tuple[Region | Span, ...] = operand(effect=Effect.UPDATE)
-    ins: tuple[Region | Span | Expr, ...] = operand(effect=Effect.READ)
+    ins: tuple[Region | Span | Expr | TensorBox, ...] = operand(effect=Effect.READ)
     results: tuple[Var, ...] = binds(default=())
     imm: tuple[tuple[str, Any], ...] = attr(default=())
 
@@ -43,3 +43,32 @@ class AsyncStore(Store):
     """A store of what is read from global memory, which may be under way until its group is waited
     for. It is a plain store where the hardware has no such copy.
     """
+
+
+class TensorBox(Node):
+    """Boxes of `box` elements of a global buffer (its axes in order), as tensor copies move them;
+    `swizzle` is the span in bytes of the swizzle in shared memory.
+    """
+
+    buffer: Buffer = operand()
+    box: tuple[int, ...] = attr()
+    swizzle: int = attr()
+
+
+class Roles(Stmt):
+    """`consumers` are done by the threads that the author asked for, `producers` by `threads` more
+    of them, at the same time.
+    """
+
+    consumers: Block = body()
+    producers: Block = body()
+    threads: int = attr()
+
+
+CONSUMERS = "consumers"
+"""The kind of the annotation, and the attribute of the kernel, that says how many threads consume."""
+
+READ = "tile.read"
+"""A row without an instruction: it says that the hardware reads a tile from here on. `synchronize`
+looks at it and takes it away.
+"""

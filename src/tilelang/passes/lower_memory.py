@@ -47,6 +47,7 @@ from tilelang.ir.thread import (
     Declare,
     Instr,
     Kernel,
+    MakeTensorMap,
     Program,
     Slot,
     Space,
@@ -82,7 +83,7 @@ from tilelang.layout.placement import Placement
 from tilelang.passes.accesses import Accesses, Place, wide_size
 from tilelang.passes.build import Names, as_type, compare, minus, plus, serial, times, unsupported
 from tilelang.passes.check.program import op_name
-from tilelang.passes.issue import PLACEMENT, Issue, Span
+from tilelang.passes.issue import CONSUMERS, PLACEMENT, Issue, Span, TensorBox
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -138,6 +139,7 @@ class _Lowering:
             for e in p.buffer.strides or ()
             for n in e.walk()
         }
+        self.maps: dict[TensorBox, TensorMap] = {}
         self.acc = Accesses(self.places, self.names, checked=not many)
         self.split = Splitter(self.acc, self.names, self.block)
 
@@ -218,7 +220,9 @@ class _Lowering:
             s for s in _statements(body) if isinstance(s, Alloc) and self.is_global(s.buffer)
         ]
         before = tuple(d for w in workspaces for d in self.alloc(w, env))
+        self.maps = {}
         lowered = self.block(body, inside)
+        before = (*before, *(MakeTensorMap(m, loc=stmt.loc) for m in self.maps.values()))
         grid = tuple(simplify(e, env) for e in stmt.grid)
         kernel = Kernel(
             self.names.name(f"{self.fn.name}_kernel"),
@@ -229,6 +233,7 @@ class _Lowering:
             thread_vars,
             lowered,
             cluster=stmt.cluster if self.many else (),
+            attrs=tuple((CONSUMERS, s.values[0]) for s in stmt.body if is_note(s, CONSUMERS)),
             loc=stmt.loc,
         )
         order = [p.name for p in self.fn.params] + [v.name for v in self.fn.dynamic]
@@ -537,7 +542,9 @@ class _Lowering:
         """An instruction that a pass has chosen."""
         x = self.acc.begin(env)
 
-        def operand(node: Region | Span | Expr) -> Slot | Expr:
+        def operand(node: Region | Span | Expr | TensorBox) -> Slot | Expr | TensorMap:
+            if isinstance(node, TensorBox):
+                return self.tensor_map(node)
             if isinstance(node, Span):
                 return Slot(self.places[node.buffer.name].array, x.expr(node.index), node.count)
             if isinstance(node, Region):
@@ -550,6 +557,23 @@ class _Lowering:
         ins = tuple(operand(o) for o in stmt.ins)
         made = Instr(stmt.row, outs, ins, results=stmt.results, imm=stmt.imm, loc=stmt.loc)
         return (*x.assertions(stmt.loc), made)
+
+    def tensor_map(self, box: TensorBox) -> TensorMap:
+        """The tensor map of boxes; a launch has each once."""
+        found = self.maps.get(box)
+        if found is None:
+            at = self.places[box.buffer.name]
+            size = const(at.array.type.bytes)
+            steps = tuple(times(wide_size(s), size) for s in reversed(at.strides()[:-1]))
+            found = self.maps[box] = TensorMap(
+                self.names.name(f"{at.array.name}_map"),
+                at.array,
+                tuple(reversed(box.buffer.shape)),
+                steps,
+                tuple(reversed(box.box)),
+                swizzle=box.swizzle,
+            )
+        return found
 
     def print_(self, stmt: Print, env: Env) -> Block:
         """A value, or every element of a buffer."""
@@ -574,6 +598,11 @@ class _Lowering:
         )
         size = _size(b) or const(0)
         return (serial(k, size, (one,), stmt.loc),)
+
+
+def is_note(stmt: Stmt, kind: str) -> bool:
+    """Whether a statement is an annotation of a kind."""
+    return isinstance(stmt, Annotate) and stmt.kind == kind
 
 
 # Parts -------------------------------------------------------------------------------------------

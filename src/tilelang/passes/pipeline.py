@@ -31,6 +31,7 @@ from tilelang.passes.simt.software_pipeline import software_pipeline
 from tilelang.passes.simt.spread_threads import spread_threads
 from tilelang.passes.simt.synchronize import synchronize
 from tilelang.passes.simt.vectorize import vectorize
+from tilelang.passes.simt.warp_specialize import warp_specialize
 from tilelang.passes.split_grid import split_grid
 from tilelang.passes.split_threads import split_threads
 from tilelang.passes.widen_arithmetic import widen_arithmetic
@@ -64,6 +65,7 @@ MANY_THREADS: tuple[Pass, ...] = (
     canonicalize_threads,  # asynchronous work is done at once; no hints; pipelines are left
     lower_products,  # sparse and scaled products and patches are plain products and loops
     lower_reducers,  # reducers are buffers; contributions are left
+    warp_specialize,  # loops with tensor copies: one warp issues them, warpgroups compute
     software_pipeline,  # pipelines are loops; their copies are issued ahead
     demote_fragments,  # fragments are used as registers can be
     plain_tiles,  # of tiles, only parallel nests, reductions and products of whole fragments

@@ -126,8 +126,8 @@ def _clusters_fit(program: Program, launch: Launch) -> Iterator[Diagnostic]:
             got=f"cluster_dims={_extents(launch.cluster)}",
             help="leave `cluster_dims` out",
         )
-    for axis, (extent, size) in enumerate(zip(launch.grid, launch.cluster, strict=False)):
-        known = int_value(extent)
+    for axis, size in enumerate(launch.cluster):
+        known = int_value(launch.grid[axis]) if axis < len(launch.grid) else 1
         if known is not None and known % size:
             yield Diagnostic(
                 "value",

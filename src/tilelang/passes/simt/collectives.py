@@ -49,7 +49,7 @@ def lower_collective(stmt: Collective, t: Threads) -> Block:
         ins = (_truth(stmt.args[0]),)
         return (Issue(_VOTES[fn], (), ins, results=(result,), imm=(("mask", mask),), loc=loc),)
     if fn in _BLOCK:
-        imm = (("id", 0), ("threads", t.count))
+        imm = (("id", t.barrier), ("threads", t.count))
         return (
             Issue(_BLOCK[fn], (), (_truth(stmt.args[0]),), results=(result,), imm=imm, loc=loc),
         )

@@ -20,13 +20,16 @@ Note = tuple[str, str, str]
 
 @dataclass
 class Threads:
-    """The threads of one launch, and what is said about it in the compile report."""
+    """The threads of one launch that share its work, the barrier at which they meet, and what is said
+    about the launch in the compile report.
+    """
 
     fn: Function
     launch: Launch
     names: Names
     roots: dict[str, str]
     notes: list[Note] = field(default_factory=list[Note])
+    barrier: int = 0
 
     def __post_init__(self) -> None:
         self.dialect = Dialect(self.fn.dialect)

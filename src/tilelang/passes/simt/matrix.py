@@ -117,6 +117,11 @@ class Tensor:
     threads: int
 
     @property
+    def name(self) -> str:
+        """The row of the instruction."""
+        return self.shape.row
+
+    @property
     def down(self) -> int:
         """Instructions along M for each warp."""
         return self.m // (self.shape.m * self.rows)

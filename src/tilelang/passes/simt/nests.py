@@ -331,7 +331,7 @@ class Nests:
             and last[0].size <= 16
             and in_lockstep(body)
         )
-        rounds = w.spread.registers
+        rounds = w.spread.registers // (last[0].size if vector and last is not None else 1)
         plain = LoopKind.UNROLL if touches or rounds <= MOST_UNROLLED else LoopKind.SERIAL
         inside = w.inside(but_last=vector)
         out = body

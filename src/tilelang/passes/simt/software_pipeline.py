@@ -111,9 +111,11 @@ class _Pipelines:
         if capacity is None:
             return stages
         total = sum(
-            _bytes(a.buffer) for a in allocations(body) if self.t.memory(a.buffer) is Memory.SHARED
+            byte_size(a.buffer)
+            for a in allocations(body)
+            if self.t.memory(a.buffer) is Memory.SHARED
         )
-        each = sum(_bytes(b) for b in found.tiles)
+        each = sum(byte_size(b) for b in found.tiles)
         room = max(0, capacity.amount - total - 2048)
         return min(stages, 1 + room // max(1, each))
 
@@ -193,7 +195,8 @@ class _Pipelines:
         return If(compare(BinaryOp.LT, k, stop), body, loc=loop.loc)  # type: ignore[arg-type]
 
 
-def _bytes(buffer: Buffer) -> int:
+def byte_size(buffer: Buffer) -> int:
+    """The size of a buffer of constant extents."""
     shape = static_shape(buffer) or ()
     size = buffer.dtype.bytes
     for n in shape:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TypeVar, cast
 
-from tilelang.ir.expr import Buffer, Expr, Load, const, int_value
+from tilelang.ir.expr import BinaryOp, Buffer, Expr, Load, const, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.special import Collective, RngInit, RngNext
 from tilelang.ir.sync import SyncWarp
@@ -36,8 +36,8 @@ from tilelang.ir.tile import (
 from tilelang.isa.target import Target
 from tilelang.layout.placement import Placement, conflict_free
 from tilelang.layout.spread import Spread, agree
-from tilelang.passes.build import Names, map_bodies, map_statements
-from tilelang.passes.issue import PLACEMENT, Issue
+from tilelang.passes.build import Names, compare, map_bodies, map_statements
+from tilelang.passes.issue import CONSUMERS, PLACEMENT, Issue, Roles
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.collectives import FULL, lower_collective
@@ -47,6 +47,7 @@ from tilelang.passes.simt.matrix import Tensor, lower_tensor, tensor
 from tilelang.passes.simt.nests import Nests, Storage
 from tilelang.passes.simt.products import plain_product
 from tilelang.passes.simt.reductions import lower_reduce
+from tilelang.passes.simt.warpgroup import Group, group, lower_group, tile_placement
 from tilelang.passes.varying import Varying
 
 
@@ -59,15 +60,28 @@ def spread_threads(fn: Function, target: Target) -> Function:
         if not isinstance(stmt, Launch):
             return None
         threads = Threads(fn, stmt, names, roots)
+        roles = next((s for s in statements(stmt.body) if isinstance(s, Roles)), None)
+        if roles is not None:
+            threads.barrier = 1
         body = _Launch(threads, target).lower()
         notes.extend(threads.notes)
-        return (stmt.with_(body=body, threads=threads.extents),)
+        extents = threads.extents
+        if roles is not None:
+            extents = (threads.count + roles.threads, 1, 1)
+            body = (Annotate(CONSUMERS, values=(threads.count,)), *body)
+        return (stmt.with_(body=body, threads=extents),)
 
     made = fn.with_(body=map_statements(fn.body, one))
     return noted(made, notes)
 
 
 S = TypeVar("S", bound=Stmt)
+
+REGISTERS = 65536
+"""32-bit registers of an SM."""
+
+FEW = 24
+"""Registers of a thread that only issues copies: the least that `setmaxnreg` gives."""
 
 
 class _Launch:
@@ -77,7 +91,13 @@ class _Launch:
         self.t, self.target = threads, target
         self.names = threads.names
         launch = threads.launch
-        self.tensors: dict[int, Tensor] = {}
+        self.products: dict[Gemm, Tensor | Group] = {}
+        self.arrived = {
+            b.name
+            for s in statements(launch.body)
+            if isinstance(s, Annotate) and s.kind == PLACEMENT
+            for b in s.buffers
+        }
         self.wanted: dict[str, Spread] = {}
         body = self.expanded(launch.body)
         seeds = [v for v, n in zip(launch.thread_vars, threads.extents, strict=True) if n > 1]
@@ -95,18 +115,23 @@ class _Launch:
         def one(stmt: Stmt) -> Block | None:
             if not isinstance(stmt, Gemm):
                 return None
-            found = tensor(stmt, self.t, self.target, by_rows=by_rows)
-            if isinstance(found, Tensor) and self.dictate(found):
-                self.tensors[id(stmt)] = found
-                self.t.note("product", f"by {found.shape.row}", stmt.loc)
-                return None
-            why = found if isinstance(found, str) else "another product has dictated the layout"
-            self.t.note("product", f"multiplied by single threads: {why}", stmt.loc)
+            why: list[str] = []
+            for choose in (group, tensor):
+                found = choose(stmt, self.t, self.target, by_rows=by_rows)
+                if isinstance(found, str):
+                    why.append(found)
+                elif self.dictate(found):
+                    self.products[stmt] = found
+                    self.t.note("product", f"by {found.name}", stmt.loc)
+                    return None
+                else:
+                    why.append("another product has dictated the layout")
+            self.t.note("product", f"multiplied by single threads: {why[-1]}", stmt.loc)
             return plain_product(stmt, self.target, self.names)
 
         return map_statements(body, one)
 
-    def dictate(self, job: Tensor) -> bool:
+    def dictate(self, job: Tensor | Group) -> bool:
         """Take the layouts of a product as settled, if no other product has settled others."""
         wanted = {job.stmt.c.buffer.name: job.result()}
         if self.t.is_fragment(job.stmt.a.buffer):
@@ -124,15 +149,19 @@ class _Launch:
         """How the operands of products lie in shared memory."""
         found: dict[str, tuple[Buffer, Placement]] = {}
         viewed = {*self.t.roots, *self.t.roots.values()}
-        for stmt in statements(self.body):
-            if not isinstance(stmt, Gemm):
-                continue
-            for buffer in (stmt.a.buffer, stmt.b.buffer):
-                shape = static_shape(buffer)
+        for stmt, job in self.products.items():
+            for region in (stmt.a, stmt.b):
+                buffer, shape = region.buffer, static_shape(region.buffer)
                 if self.t.is_fragment(buffer) or shape is None or len(shape) < 2:
                     continue
-                made = conflict_free(shape[-2], shape[-1], buffer.dtype.bits)
-                if made is not None and buffer.strides is None and buffer.name not in viewed:
+                made = (
+                    tile_placement(region, self.t)
+                    if isinstance(job, Group)
+                    else conflict_free(shape[-2], shape[-1], buffer.dtype.bits)
+                )
+                fits = buffer.strides is None and buffer.name not in {*viewed, *self.arrived}
+                known = found.get(buffer.name)
+                if made is not None and fits and (known is None or isinstance(job, Group)):
                     found[buffer.name] = (buffer, made)
         if not found:
             return ()
@@ -160,7 +189,9 @@ class _Launch:
             case Reduce():
                 return lower_reduce(self.nests, stmt)
             case Gemm():
-                return lower_tensor(self.tensors[id(stmt)], self.t, self.storage.registers)
+                return self.product(stmt)
+            case Roles():
+                return self.roles(stmt)
             case Collective():
                 return lower_collective(self.loaded(stmt), self.t)
             case SyncThreads():
@@ -179,6 +210,26 @@ class _Launch:
             case _:
                 return (self.loaded(map_bodies(stmt, lambda b: self.block(b, apart=apart))),)
 
+    def product(self, stmt: Gemm) -> Block:
+        """A product by its instruction."""
+        job = self.products[stmt]
+        if isinstance(job, Group):
+            return lower_group(job, self.t, self.storage.registers, frozenset(self.arrived))
+        return lower_tensor(job, self.t, self.storage.registers)
+
+    def roles(self, stmt: Roles) -> Block:
+        """Consumers and producers, with the registers of the latter given to the former."""
+        consumers = self.block(stmt.consumers, apart=False)
+        producers = stmt.producers
+        if self.t.count > stmt.threads:
+            most = (REGISTERS - FEW * stmt.threads) // self.t.count // 8 * 8
+            more = (("step", "inc"), ("registers", min(most, 240)))
+            less = (("step", "dec"), ("registers", FEW))
+            consumers = (Issue("setmaxnreg", (), (), imm=more), *consumers)
+            producers = (Issue("setmaxnreg", (), (), imm=less), *producers)
+        mine = compare(BinaryOp.LT, self.t.index, self.t.count)
+        return (If(mine, consumers, orelse=producers, loc=stmt.loc),)
+
     def control(self, stmt: If | For | While, apart: bool) -> Block:
         """Control flow around statements."""
         if isinstance(stmt, If):
@@ -190,11 +241,12 @@ class _Launch:
 
     def barrier(self, stmt: SyncThreads) -> Stmt:
         """The barrier that the author wrote."""
-        number = 0 if stmt.barrier_id is None else int_value(stmt.barrier_id)
+        number = self.t.barrier if stmt.barrier_id is None else int_value(stmt.barrier_id)
         count = self.t.count if stmt.arrive_count is None else int_value(stmt.arrive_count)
         if number is None or count is None:
             raise refused(stmt, "a barrier whose number is known at run time only")
-        return Issue("barrier.sync", (), (), imm=(("id", number), ("threads", count)), loc=stmt.loc)
+        imm = (("id", number), ("threads", count))
+        return Issue("barrier.sync", (), (), imm=imm, loc=stmt.loc)
 
     def single(self, stmt: Store | StoreVector | Print, apart: bool) -> Block:
         """Single elements: by each thread where threads differ, else by the first one."""

@@ -32,6 +32,7 @@ from tilelang.ir.thread import (
 from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names
+from tilelang.passes.issue import CONSUMERS, READ
 from tilelang.passes.simt.conflicts import Access, Threads, meet
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
 
@@ -47,10 +48,15 @@ def synchronize(program: Program, target: Target) -> Program:
     del target
     names = Names(program)
 
-    def one(node: Node) -> Node | None:
+    def one(node: Node) -> Node | tuple[Node, ...] | None:
+        if isinstance(node, Instr) and node.row == READ:
+            return ()
+        return None
+
+    def kernel(node: Node) -> Node | None:
         return _Kernel(node, names).done() if isinstance(node, Kernel) else None
 
-    return program.rewrite(one)
+    return program.rewrite(kernel).rewrite(one)
 
 
 class _Kernel:
@@ -63,7 +69,7 @@ class _Kernel:
         self.threads = Threads(
             {v.name: n for v, n in zip(kernel.thread_vars, kernel.block, strict=False)}
         )
-        self.count = math.prod(kernel.block)
+        self.count, self.number = math.prod(kernel.block), 0
         self.lets: dict[str, Expr] = {}
         self.roots: dict[str, Array] = {}
         self.places: dict[str, tuple[int, int]] = {}
@@ -72,11 +78,23 @@ class _Kernel:
         self.written = written | {s.array.name for s in _all(kernel.body) if isinstance(s, At)}
 
     def done(self) -> Kernel:
-        """The kernel with its barriers."""
-        if self.count == 1:
-            return self.kernel
-        body, _ = self.block(self.kernel.body, [])
-        return self.kernel.with_(body=body)
+        """The kernel with its barriers. Of a kernel with roles, the consumers meet at a barrier of
+        their own; what producers do is ordered by mbarriers.
+        """
+        attrs = dict(self.kernel.attrs)
+        consumers = attrs.pop(CONSUMERS, None)
+        kernel = self.kernel.with_(attrs=tuple(attrs.items()))
+        if consumers is None:
+            return kernel.with_(body=self.block(self.kernel.body, [])[0])
+        *start, roles = self.kernel.body
+        self.count, self.number = consumers, 1
+        name = self.kernel.thread_vars[0].name
+        self.threads = Threads({name: consumers})
+        self.uniform = Uniform(kernel.with_(body=roles.then))  # type: ignore[attr-defined]
+        for stmt in _all(start):
+            self.note(stmt)
+        then, _ = self.block(roles.then, [])  # type: ignore[attr-defined]
+        return kernel.with_(body=(*start, roles.with_(then=then)), min_blocks=1)
 
     # Statements ----------------------------------------------------------------------------------
 
@@ -115,7 +133,7 @@ class _Kernel:
         self, stmt: Stmt, found: list[Access], before: list[Access]
     ) -> tuple[Block, list[Access]]:
         """A statement inside which there is no barrier."""
-        if self.conflict(before, found):
+        if self.count > 1 and self.conflict(before, found):
             flying = [a for a in before if a.flying]
             return (self.barrier(stmt), stmt), _unique([*flying, *found])
         return (stmt,), _unique([*before, *found])
@@ -135,7 +153,7 @@ class _Kernel:
 
     def barrier(self, stmt: Stmt) -> Stmt:
         """All threads of the block meet."""
-        imm = (("id", 0), ("threads", self.count))
+        imm = (("id", self.number), ("threads", self.count))
         return Instr("barrier.sync", (), (), imm=imm, loc=stmt.loc)
 
     def is_barrier(self, stmt: Instr) -> bool:
@@ -308,7 +326,7 @@ def _unique(found: Sequence[Access]) -> list[Access]:
     return list(dict.fromkeys(found))
 
 
-def _all(body: Block) -> Iterator[Stmt]:
+def _all(body: Sequence[Stmt]) -> Iterator[Stmt]:
     for stmt in body:
         yield stmt
         for child in stmt.children():

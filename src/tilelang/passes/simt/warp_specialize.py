@@ -1,0 +1,552 @@
+"""Pipelined loops with the Tensor Memory Accelerator: one warp issues copies, warpgroups compute.
+
+What enters: a function with pipelined loops. What leaves: one in which the launches whose loops allow
+it have roles: a warpgroup of its own, of which one thread issues the tensor copies of all rounds, and
+the threads that the author asked for, which do everything else. mbarriers hand tiles over and back:
+`full` completes when the bytes of a stage have come, `empty` when every consumer warp has read it.
+Loops that do not allow it are left to `software_pipeline`, and the report says why. Results do not
+change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelang.dtypes import DType
+from tilelang.ir.expr import (
+    AtomicLoad,
+    Binary,
+    BinaryOp,
+    Buffer,
+    Expr,
+    Load,
+    LoadVector,
+    Region,
+    Var,
+    const,
+    int_value,
+)
+from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.tile import (
+    Alloc,
+    Annotate,
+    Block,
+    Break,
+    Copy,
+    For,
+    Function,
+    Gemm,
+    If,
+    Launch,
+    Let,
+    Pipelined,
+    Stmt,
+    Store,
+    SyncThreads,
+    ThreadReturn,
+    While,
+)
+from tilelang.isa.target import Capability, Target
+from tilelang.layout.placement import GROUP, Placement, paneled
+from tilelang.passes.build import (
+    Names,
+    Renamer,
+    as_type,
+    compare,
+    map_bodies,
+    map_statements,
+    minus,
+    plus,
+)
+from tilelang.passes.issue import PLACEMENT, Issue, Roles, TensorBox
+from tilelang.passes.lower_copies import match, view_roots
+from tilelang.passes.lower_parallel import statements, written
+from tilelang.passes.simt.launch import WARP, Note, Threads, noted, static_shape
+from tilelang.passes.simt.software_pipeline import byte_size
+from tilelang.passes.simt.stages import (
+    Declined,
+    Plan,
+    allocations,
+    in_stage,
+    plan,
+    staged_buffer,
+    unusual,
+)
+from tilelang.scopes import Memory
+
+PRODUCERS = 128
+"""Threads of the warpgroup that issues copies."""
+
+BOX = 256
+"""The greatest extent of the box of a tensor copy."""
+
+U64, I32 = DType("uint64"), DType("int32")
+
+
+def warp_specialize(fn: Function, target: Target) -> Function:
+    """Launches with tensor copies in their pipelined loops get roles."""
+    names, roots = Names(fn), view_roots(fn)
+    notes: list[Note] = []
+    params = {p.buffer.name for p in fn.params if p.buffer is not None and not p.pointer}
+
+    def one(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, Launch):
+            return None
+        threads = Threads(fn, stmt, names, roots)
+        body = _Specialize(threads, target, params).lower(stmt.body)
+        notes.extend(threads.notes)
+        return (stmt.with_(body=body),)
+
+    return noted(fn.with_(body=map_statements(fn.body, one)), notes)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A tile that tensor copies bring: its stages, its placement, and the copy."""
+
+    copy: Copy
+    buffer: Buffer
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Tiles that are handed over together, and the statements between which they are read."""
+
+    tiles: tuple[_Tile, ...]
+    first: int
+    last: int
+    full: Buffer
+    empty: Buffer
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of one stage."""
+        return sum(byte_size(t.copy.dst.buffer) for t in self.tiles)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop whose copies are tensor copies."""
+
+    plan: Plan
+    batches: tuple[_Batch, ...]
+    stages: int
+    count: Buffer | None
+    mine: Buffer | None
+
+
+class _Specialize:
+    """One launch."""
+
+    def __init__(self, threads: Threads, target: Target, params: set[str]) -> None:
+        self.t, self.target, self.params = threads, target, params
+        self.names = threads.names
+        body = threads.launch.body
+        self.ahead = _Ahead(body, {b.name for s in statements(body) for b in written(s)})
+
+    def lower(self, body: Block) -> Block:
+        """The body with roles, or as it is."""
+        loops = [s for s in statements(body) if isinstance(s, Pipelined) and s.num_stages > 1]
+        if not loops:
+            return body
+        why = self.unfit(body, loops)
+        if why is not None:
+            self.t.note("declined", f"not warp-specialised: {why.reason}", why.loc)
+            return body
+        found: dict[int, _Loop] = {}
+        for loop in loops:
+            made = self.prepared(body, loop, len(loops))
+            if isinstance(made, Declined):
+                self.t.note("declined", f"not warp-specialised: {made.reason}", made.loc)
+                return body
+            found[id(loop)] = made
+        for loop in loops:
+            made = found[id(loop)]
+            self.t.note("specialised", f"{made.stages} stages of tensor copies", loop.loc)
+        return self.roles(body, found)
+
+    # What allows it ------------------------------------------------------------------------------
+
+    def unfit(self, body: Block, loops: list[Pipelined]) -> Declined | None:
+        """What rules roles out for the launch."""
+        at = loops[0].loc
+        needed = (Capability.TMA, Capability.MBARRIER, Capability.SETMAXNREG)
+        if not all(self.target.supports(c) for c in needed):
+            return Declined(at, "the chip has no tensor copies")
+        if self.t.count % PRODUCERS or self.t.extents[1:] != (1, 1):
+            return Declined(at, f"{self.t.count} threads are no whole warpgroups")
+        if self.t.count + PRODUCERS > 1024:
+            return Declined(at, "there is no room for another warpgroup")
+        for s in statements(body):
+            if isinstance(s, (ThreadReturn, While, Break)):
+                return Declined(s.loc, "a loop may be left before its end")
+            if isinstance(s, SyncThreads) and s.barrier_id is not None:
+                return Declined(s.loc, "the author uses named barriers")
+        if not any(isinstance(s, Gemm) for loop in loops for s in statements(loop.body)):
+            return Declined(at, "nothing is multiplied in the loop")
+        for loop in loops:
+            fault = _control(body, loop, self.ahead)
+            if fault is not None:
+                return Declined(loop.loc, fault)
+        return None
+
+    def prepared(self, body: Block, loop: Pipelined, among: int) -> _Loop | Declined:
+        """A loop with its barriers, if all of its copies are tensor copies."""
+        found = plan(loop, self.t, body)
+        if isinstance(found, Declined):
+            return found
+        odd = unusual(loop.body, {b.name: b for b in found.tiles})
+        if odd is not None:
+            return Declined(odd.loc, "a tile is used as a whole buffer")
+        changed = {b.name for s in statements(found.rest) for b in written(s)}
+        own = {s.var.name for s in found.lets}
+        for node in (*(c.src for c in found.ahead), *(s.value for s in found.lets)):
+            if not self.ahead.knows(node, own):
+                return Declined(loop.loc, "what is copied depends on what the kernel computes")
+        tiles: list[_Tile] = []
+        for copy in found.ahead:
+            if copy.dst.buffer.name in changed:
+                return Declined(copy.loc, f"{copy.dst.buffer.name} is written after it is copied")
+            placement = self.tensor_copy(copy)
+            if isinstance(placement, str):
+                return Declined(copy.loc, placement)
+            tiles.append(_Tile(copy, copy.dst.buffer, placement))
+        stages = self.stages(body, found, among)
+        if stages < 2:
+            return Declined(loop.loc, "shared memory has no room for stages")
+        tiles = [_Tile(t.copy, staged_buffer(t.buffer, stages), t.placement) for t in tiles]
+        nested = not any(s is loop for s in body)
+        counts = [
+            self.names.buffer(hint, I32, (1,), "local.var") if nested else None
+            for hint in ("rounds", "rounds")
+        ]
+        batches = self.batches(found, tiles, stages)
+        return _Loop(found, batches, stages, counts[0], counts[1])
+
+    def stages(self, body: Block, found: Plan, among: int) -> int:
+        """How many stages there is room for."""
+        capacity = self.target.capacity(Memory.SHARED)
+        if capacity is None:
+            return found.loop.num_stages
+        total = sum(
+            byte_size(a.buffer)
+            for a in allocations(body)
+            if self.t.memory(a.buffer) is Memory.SHARED
+        )
+        each = sum(byte_size(b) for b in found.tiles)
+        room = max(0, capacity.amount - total - 4096) // among
+        return min(found.loop.num_stages, 1 + room // max(1, each))
+
+    def batches(self, found: Plan, tiles: list[_Tile], stages: int) -> tuple[_Batch, ...]:
+        """Tiles by the statements between which they are read."""
+        spans: dict[tuple[int, int], list[_Tile]] = {}
+        for tile in tiles:
+            uses = [
+                k
+                for k, s in enumerate(found.rest)
+                if any(isinstance(n, Buffer) and n.name == tile.buffer.name for n in s.walk())
+                and not isinstance(s, Alloc)
+            ]
+            span = (uses[0], uses[-1]) if uses else (0, 0)
+            spans.setdefault(span, []).append(tile)
+        return tuple(
+            _Batch(
+                tuple(group),
+                first,
+                last,
+                self.names.buffer("full", U64, (stages,), "shared.dyn"),
+                self.names.buffer("empty", U64, (stages,), "shared.dyn"),
+            )
+            for (first, last), group in spans.items()
+        )
+
+    def tensor_copy(self, copy: Copy) -> Placement | str:
+        """How a tile lies after a tensor copy, or why there is none."""
+        src, dst = copy.src, copy.dst
+        name = src.buffer.name
+        if name not in self.params or src.buffer.strides is not None:
+            return f"{name} is no parameter without strides"
+        if not 1 <= src.buffer.rank <= 5 or src.dtype.is_subbyte or src.dtype.is_vector:
+            return f"a tensor copy cannot read {name}"
+        if _safe_value(self.t.launch.body, name):
+            return f"{name} has a safe value other than 0"
+        inner = 1
+        for extent in reversed(src.buffer.shape[1:]):
+            value = int_value(extent)
+            if value is None:
+                return f"the rows of {name} have a length that is known at run time only"
+            inner *= value
+            if inner * src.dtype.bits // 8 % 16:
+                return f"the rows of {name} are no multiple of 16 bytes"
+        shape = static_shape(dst.buffer) or ()
+        if len(shape) != 2:
+            return f"{dst.buffer.name} is no matrix"
+        long = [k for k, e in enumerate(src.extents) if int_value(e) != 1]
+        found, checks = match(src.extents, dst.extents, "T.copy", copy.loc)
+        if checks or len(long) != 2 or [found[k] for k in long] != [0, 1]:
+            return f"the copy into {dst.buffer.name} is no matrix of rows"
+        if long[-1] != src.buffer.rank - 1:
+            return f"the rows of {dst.buffer.name} are not neighbours in {name}"
+        rows, columns = shape
+        placement = paneled(rows, columns, src.dtype.bits)
+        size = rows * columns * src.dtype.bits // 8
+        if placement is None or rows > BOX or rows % 8 or size % 1024:
+            return f"a tile of {rows} x {columns} {src.dtype} has no box"
+        return placement
+
+    # Roles ---------------------------------------------------------------------------------------
+
+    def roles(self, body: Block, found: dict[int, _Loop]) -> Block:
+        """The two roles, the barriers and the tiles."""
+        tiles = {
+            t.buffer.name: t.buffer for x in found.values() for b in x.batches for t in b.tiles
+        }
+        batches = [(x, b) for x in found.values() for b in x.batches]
+        allocs = [Alloc(buffer) for buffer in tiles.values()]
+        keys = tuple(t.placement.key() for _, b in batches for t in b.tiles)
+        named = tuple(t.buffer for _, b in batches for t in b.tiles)
+        barriers = [Alloc(x) for _, b in batches for x in (b.full, b.empty)]
+        start: list[Stmt] = []
+        warps = self.t.count // WARP
+        for x, b in batches:
+            for stage in range(x.stages):
+                at = _barrier(b.full, const(stage))
+                start.append(Issue("mbarrier.init", (at,), (const(1),)))
+                at = _barrier(b.empty, const(stage))
+                start.append(Issue("mbarrier.init", (at,), (const(warps),)))
+        start.append(Issue("fence.mbarrier_init", (), ()))
+        everyone = (("id", 0), ("threads", self.t.count + PRODUCERS))
+        kept = self.consumers(body, found, set(tiles))
+        ahead = self.producers(body, found)
+        roles = Roles(
+            kept,
+            (If(compare(BinaryOp.EQ, self.t.index, self.t.count), ahead),),
+            threads=PRODUCERS,
+        )
+        return (
+            Annotate(PLACEMENT, buffers=named, values=keys),
+            *allocs,
+            *barriers,
+            If(self.t.first(), tuple(start)),
+            Issue("barrier.sync", (), (), imm=everyone),
+            roles,
+        )
+
+    def rounds(self, x: _Loop, k: Expr, count: Buffer | None) -> Expr:
+        """The number of the round since the kernel began."""
+        if count is not None:
+            return Load(count, (const(0),))
+        start = x.plan.loop.start
+        k = as_type(k, I32)
+        return k if int_value(start) == 0 else minus(k, as_type(start, I32))
+
+    def turn(self, x: _Loop, k: Expr, count: Buffer | None) -> tuple[Block, Expr, Expr]:
+        """The stage of a round, and the parity of the barriers when it is filled."""
+        stage, parity = self.names.var("stage"), self.names.var("parity")
+        number = self.rounds(x, k, count)
+        trip = Binary(BinaryOp.FLOORDIV, number, const(x.stages))
+        lets = (
+            Let(stage, Binary(BinaryOp.FLOORMOD, number, const(x.stages))),
+            Let(parity, Binary(BinaryOp.FLOORMOD, trip, const(2))),
+        )
+        return lets, stage, parity
+
+    def consumers(self, body: Block, found: dict[int, _Loop], tiles: set[str]) -> Block:
+        """Everything but the copies."""
+        out: list[Stmt] = []
+        for x in found.values():
+            if x.mine is not None:
+                out.append(Alloc(x.mine))
+        for s in body:
+            out += self.consumer(s, found, tiles)
+        return tuple(out)
+
+    def consumer(self, stmt: Stmt, found: dict[int, _Loop], tiles: set[str]) -> Block:
+        """One statement of the consumers."""
+        if isinstance(stmt, Alloc) and stmt.buffer.name in tiles:
+            return ()
+        x = found.get(id(stmt))
+        if x is None:
+
+            def inner(b: Block) -> Block:
+                return tuple(y for s in b for y in self.consumer(s, found, tiles))
+
+            return (map_bodies(stmt, inner),)
+        loop = x.plan.loop
+        lets, stage, parity = self.turn(x, loop.var, x.mine)
+        buffers = {t.buffer.name: t.buffer for b in x.batches for t in b.tiles}
+        inside: list[Stmt] = list(lets)
+        for k, s in enumerate(x.plan.rest):
+            if isinstance(s, Alloc) and s.buffer.name in tiles:
+                continue
+            for b in x.batches:
+                if b.first == k:
+                    full = _barrier(b.full, stage)
+                    inside.append(Issue("mbarrier.try_wait.parity", (), (full, parity), loc=s.loc))
+            inside.append(in_stage(s, buffers, stage))
+            for b in x.batches:
+                if b.last == k:
+                    inside += self.release(b, stage, s)
+        if x.mine is not None:
+            inside.append(_add_one(x.mine))
+        return (For(loop.var, loop.start, loop.stop, tuple(inside), loc=loop.loc),)
+
+    def release(self, b: _Batch, stage: Expr, stmt: Stmt) -> Block:
+        """Every warp says that it has read a stage."""
+        lane = Binary(BinaryOp.FLOORMOD, self.t.index, const(WARP))
+        arrive = Issue("mbarrier.arrive", (_barrier(b.empty, stage),), (), loc=stmt.loc)
+        return (
+            Issue("bar.warp.sync", (), (), imm=(("mask", 0xFFFFFFFF),), loc=stmt.loc),
+            If(compare(BinaryOp.EQ, lane, 0), (arrive,), loc=stmt.loc),
+        )
+
+    def producers(self, body: Block, found: dict[int, _Loop]) -> Block:
+        """The copies, and the control flow around them."""
+        out: list[Stmt] = []
+        copy = Renamer(self.names)
+        for x in found.values():
+            if x.count is not None:
+                out.append(Alloc(x.count))
+        return (*out, *self.slice(body, found, copy))
+
+    def slice(self, body: Block, found: dict[int, _Loop], copy: Renamer) -> Block:
+        """The statements that a producer needs of a block."""
+        out: list[Stmt] = []
+        ahead = self.ahead
+        for stmt in body:
+            x = found.get(id(stmt))
+            if x is not None:
+                out.append(self.issue_loop(x, copy))
+            elif isinstance(stmt, Let) and ahead.knows(stmt.value):
+                var = copy.bind(stmt.var)
+                out.append(Let(var, copy.of(stmt.value), loc=stmt.loc))  # type: ignore[arg-type]
+            elif isinstance(stmt, (If, For)) and any(id(s) in found for s in statements((stmt,))):
+                out.append(self.around(stmt, found, copy))
+        return tuple(out)
+
+    def around(self, stmt: If | For, found: dict[int, _Loop], copy: Renamer) -> Stmt:
+        """Control flow around the loops."""
+        if isinstance(stmt, If):
+            return stmt.with_(
+                cond=copy.of(stmt.cond),
+                then=self.slice(stmt.then, found, copy),
+                orelse=self.slice(stmt.orelse, found, copy),
+            )
+        start, stop = copy.of(stmt.start), copy.of(stmt.stop)
+        var = copy.bind(stmt.var)
+        body = self.slice(stmt.body, found, copy)
+        return stmt.with_(var=var, start=start, stop=stop, body=body)
+
+    def issue_loop(self, x: _Loop, copy: Renamer) -> Stmt:
+        """All copies of a loop, stage after stage."""
+        loop = x.plan.loop
+        start, stop = copy.of(loop.start), copy.of(loop.stop)
+        var = copy.bind(loop.var)
+        bound = x.plan.loop.with_(start=start)
+        own = _Loop(Plan(bound, (), (), (), ()), x.batches, x.stages, x.count, x.mine)
+        lets, stage, parity = self.turn(own, var, x.count)
+        inside: list[Stmt] = list(lets)
+        for s in x.plan.lets:
+            fresh = copy.bind(s.var)
+            inside.append(Let(fresh, copy.of(s.value), loc=s.loc))  # type: ignore[arg-type]
+        for b in x.batches:
+            loc = b.tiles[0].copy.loc
+            empty, full = _barrier(b.empty, stage), _barrier(b.full, stage)
+            other = Binary(BinaryOp.BITXOR, parity, const(1))
+            inside.append(Issue("mbarrier.try_wait.parity", (), (empty, other), loc=loc))
+            size = const(b.bytes)
+            inside.append(Issue("mbarrier.arrive.expect_tx", (full,), (size,), loc=loc))
+            for tile in b.tiles:
+                inside += self.boxes(tile, stage, full, copy)
+        if x.count is not None:
+            inside.append(_add_one(x.count))
+        return For(var, start, stop, tuple(inside), loc=loop.loc)  # type: ignore[arg-type]
+
+    def boxes(self, tile: _Tile, stage: Expr, full: Region, copy: Renamer) -> Block:
+        """One tensor copy for each panel of a tile."""
+        p, src, loc = tile.placement, tile.copy.src, tile.copy.loc
+        long = [k for k, e in enumerate(src.extents) if int_value(e) != 1]
+        box = [1] * src.buffer.rank
+        box[long[0]], box[long[1]] = p.rows, p.panel
+        tensor = TensorBox(src.buffer, tuple(box), p.span * GROUP)
+        out: list[Stmt] = []
+        for panel in range(p.columns // p.panel):
+            at = [as_type(copy.of(m), I32) for m in src.mins]  # type: ignore[arg-type]
+            at[-1] = plus(at[-1], panel * p.panel)
+            first = (stage, const(0), const(panel * p.panel))
+            into = Region(tile.buffer, first, (const(1), const(p.rows), const(p.panel)), loc=loc)
+            row = f"cp.async.bulk.tensor.{src.buffer.rank}d.load"
+            out.append(Issue(row, (into, full), (tensor, *reversed(at)), loc=loc))
+        return tuple(out)
+
+
+class _Ahead:
+    """What a producer can know: everything that is computed from parameters alone."""
+
+    def __init__(self, body: Block, changed: set[str]) -> None:
+        self.changed = changed
+        self.unknown: set[str] = set()
+        for stmt in statements(body):
+            if isinstance(stmt, Let):
+                if not self.knows(stmt.value):
+                    self.unknown.add(stmt.var.name)
+            elif not isinstance(stmt, (For, Pipelined)):
+                for f in stmt.fields():
+                    if f.metadata["kind"] is Kind.BINDS:
+                        bound = flat(getattr(stmt, f.name))
+                        self.unknown |= {v.name for v in bound if isinstance(v, Var)}
+
+    def knows(self, node: Node, own: set[str] | None = None) -> bool:
+        """Whether a producer can compute a value."""
+        for n in node.walk():
+            if isinstance(n, Var) and n.name in self.unknown and n.name not in (own or ()):
+                return False
+            if isinstance(n, Load) and (
+                n.buffer.scope != "global" or n.buffer.name in self.changed
+            ):
+                return False
+            if isinstance(n, (LoadVector, AtomicLoad)):
+                return False
+        return True
+
+
+def _control(body: Block, loop: Pipelined, ahead: _Ahead) -> str | None:
+    """Why a producer cannot follow the way to a loop."""
+    for stmt in body:
+        if not any(s is loop for s in statements((stmt,))):
+            continue
+        if stmt is loop:
+            heads: tuple[Expr, ...] = (loop.start, loop.stop)
+        elif isinstance(stmt, If):
+            heads = (stmt.cond,)
+        elif isinstance(stmt, For) and stmt.step is None:
+            heads = (stmt.start, stmt.stop)
+        else:
+            return "it stands inside another kind of loop"
+        if not all(ahead.knows(h) for h in heads):
+            return "whether it runs depends on what the kernel computes"
+        if stmt is loop:
+            return None
+        for f in ("then", "orelse", "body"):
+            inner = getattr(stmt, f, ())
+            if any(s is loop for s in statements(inner)):
+                return _control(inner, loop, ahead)
+    return "it stands inside another kind of statement"
+
+
+def _safe_value(body: Block, name: str) -> bool:
+    return any(
+        isinstance(s, Annotate)
+        and s.kind == "safe_value"
+        and any(b.name == name for b in s.buffers)
+        for s in statements(body)
+    )
+
+
+def _barrier(buffer: Buffer, stage: Expr) -> Region:
+    return Region(buffer, (stage,), (const(1),))
+
+
+def _add_one(count: Buffer) -> Stmt:
+    return Store(count, (const(0),), plus(Load(count, (const(0),)), 1))
