@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -34,6 +34,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tilewright")
     group.addoption("--update-golden", action="store_true", help="rewrite the golden files")
     group.addoption("--require-gpu", action="store_true", help="fail where there is no CUDA device")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled kernels of a test run are kept in a folder of its own, and not in the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TILELANG_CACHE_DIR", str(tmp_path_factory.mktemp("kernels")))
+        yield
 
 
 # ---- GPU -----------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def native_program(fn: Function, target: Target, trace: Trace) -> NativeProgram:
     built, code = _compiled(fn, target, trace)
     if store is not None:
         with trace.step("keep"):
-            facts = {"kernel": fn.name, "target": str(target), **_decided(trace)}
+            facts = {"kernel": fn.name, "target": str(target), **decided(trace)}
             store.put(name, _entry(facts, built, code))
     with trace.step("load"):
         made = NativeProgram(built, code)
@@ -73,10 +73,10 @@ def _stored(store: Store, name: str, trace: Trace) -> NativeProgram | None:
 
 def _compiled(fn: Function, target: Target, trace: Trace) -> tuple[Built, bytes]:
     """The module of the function and its object file."""
-    # On demand: a process that finds its kernels starts in half the time without the compiler.
-    from tilelang.passes.pipeline import lower
-    from tilelang.targets.cpu.program import emit
-
+    with trace.step("imports"):
+        # On demand: a process that finds all its kernels starts without the compiler.
+        from tilelang.passes.pipeline import lower
+        from tilelang.targets.cpu.program import emit
     program = lower(fn, target, trace.stage)
     with trace.step("emit"):
         built = emit(program, host())
@@ -98,14 +98,15 @@ def _compiled(fn: Function, target: Target, trace: Trace) -> tuple[Built, bytes]
 def _entry(facts: dict[str, Any], built: Built, code: bytes) -> Entry:
     mine = {
         "vectorise": built.vectorise,
-        "failures": [[f.message, f.kind, _loc_facts(f.loc)] for f in built.failures],
+        "failures": [[f.message, f.kind, loc_facts(f.loc)] for f in built.failures],
         "prints": [[p.message, p.dtype, p.buffer] for p in built.prints],
         "slots": [[name, None if dtype is None else str(dtype)] for name, dtype in built.slots],
     }
     return Entry({**facts, **mine}, {"code": code, "text": zlib.compress(built.text.encode(), 1)})
 
 
-def _decided(trace: Trace) -> dict[str, Any]:
+def decided(trace: Trace) -> dict[str, Any]:
+    """What the passes decided, as facts of an entry."""
     found = trace.decisions or Decisions()
     return {"declined": [[d.reason, d.place] for d in found.declined], "notes": found.notes}
 
@@ -115,21 +116,23 @@ def _built(entry: Entry) -> Built:
     facts = cast("dict[str, Any]", entry.facts)
     return Built(
         zlib.decompress(entry.blobs["text"]).decode(),
-        tuple(Failure(text, _loc(at), kind) for text, kind, at in facts["failures"]),
+        tuple(Failure(text, loc_of(at), kind) for text, kind, at in facts["failures"]),
         tuple(Printed(*each) for each in facts["prints"]),
         tuple((name, None if dtype is None else DType(dtype)) for name, dtype in facts["slots"]),
         facts["vectorise"],
     )
 
 
-def _loc_facts(loc: Loc | None) -> list[Any] | None:
+def loc_facts(loc: Loc | None) -> list[Any] | None:
+    """A place as facts of an entry."""
     if loc is None:
         return None
-    return [loc.file, loc.line, loc.col, loc.end_col, loc.function, _loc_facts(loc.caller)]
+    return [loc.file, loc.line, loc.col, loc.end_col, loc.function, loc_facts(loc.caller)]
 
 
-def _loc(facts: list[Any] | None) -> Loc | None:
+def loc_of(facts: list[Any] | None) -> Loc | None:
+    """The place that `loc_facts` wrote down."""
     if facts is None:
         return None
     *own, caller = facts
-    return Loc(*own, caller=_loc(caller))
+    return Loc(*own, caller=loc_of(caller))
