@@ -241,9 +241,9 @@ def test_a_refused_program_is_1_with_its_message(file, command):
 
 
 def test_a_target_that_cannot_run_here_is_1(file, command):
-    code, _, err = command("run", f"{file}::ready", "--target", "cuda")
+    code, _, err = command("run", f"{file}::ready", "--target", "ascend")
     assert code == 1
-    assert "target 'cuda' cannot run here" in err
+    assert "target 'ascend' cannot run here" in err
 
 
 # ---- check ---------------------------------------------------------------------------------------

@@ -87,14 +87,14 @@ class Signature:
             elif value is None:
                 bound.values[name] = self._absent(p)
             else:
-                array = adopt(value, self._name(p))
+                array = self._adopt(value, self._name(p))
                 arrays.append(Given(p, array, self._element_shape(p, array)))
         sizes.solve([fact for g in arrays for fact in _facts(g)])
         for g in arrays:
             self._check_shape(g, sizes)
             self._check_strides(g, sizes)
             bound.values[g.param.name] = self._storage(g, bound)
-        bound.framework = arrays[0].array.framework if arrays else default_framework()
+        bound.framework = self._framework(arrays)
         self._check_sizes(sizes)
         bound.sizes = sizes.values
         self._allocate(bound, sizes)
@@ -103,6 +103,16 @@ class Signature:
     def symbols(self) -> set[Var]:
         """The symbols in the shapes and strides of all parameters."""
         return {v for p in self.fn.params for v in _symbols(p)}
+
+    # -- what differs between memories -------------------------------------------------------------
+
+    def _adopt(self, value: Any, where: str) -> Array:
+        """An argument as an array in memory that the kernel can use."""
+        return adopt(value, where)
+
+    def _framework(self, arrays: Sequence[Given]) -> str:
+        """Whose arrays the outputs are: those of the first array given."""
+        return arrays[0].array.framework if arrays else default_framework()
 
     # -- one parameter -----------------------------------------------------------------------------
 
@@ -172,7 +182,7 @@ class Signature:
 
     def _address(self, p: Param, value: Any) -> int:
         """Where the first element of an array lies; the caller keeps the array."""
-        return int(adopt(value, self._name(p)).storage.ctypes.data)
+        return address_of(self._adopt(value, self._name(p)).storage)
 
     def _absent(self, p: Param) -> None:
         if p.name in self._used:
@@ -187,9 +197,9 @@ class Signature:
 
     def _element_shape(self, p: Param, array: Array) -> tuple[int, ...]:
         """The shape in elements, after the dtype and rank are found right."""
-        want, extents = _declared(p)
+        want, extents = declared(p)
         shape = tuple(array.storage.shape)
-        packed = _is_packed(want, array)
+        packed = is_packed(want, array)
         if not packed and not _compatible(want.base, array.dtype):
             raise self._bad(
                 p,
@@ -221,7 +231,7 @@ class Signature:
         return shape
 
     def _check_shape(self, g: Given, sizes: Sizes) -> None:
-        _, extents = _declared(g.param)
+        _, extents = declared(g.param)
         for axis, (e, got) in enumerate(zip(extents, g.shape, strict=True)):
             want = sizes.evaluate(e)
             if want == got:
@@ -281,7 +291,7 @@ class Signature:
 
     def _storage(self, g: Given, bound: Bound) -> Storage:
         p, storage = g.param, g.array.storage
-        dtype, _ = _declared(p)
+        dtype, _ = declared(p)
         written = p.name in self._written
         if written and not storage.flags.writeable:
             raise self._bad(
@@ -292,7 +302,7 @@ class Signature:
             )
         if p.buffer is not None and p.buffer.strides is None:
             storage = self._row_major(p, storage, bound, written=written)
-        if _is_packed(dtype, g.array):
+        if is_packed(dtype, g.array):
             return _unpacked(storage, g.shape, dtype, bound, written=written)
         if dtype.lanes > 1:
             return storage.reshape(*g.shape, dtype.lanes)
@@ -326,30 +336,36 @@ class Signature:
     def _allocate(self, bound: Bound, sizes: Sizes) -> None:
         for n in self.outputs:
             p = self.fn.params[n]
-            dtype, declared = _declared(p)
-            shape = [sizes.evaluate(e) for e in declared]
+            dtype, wanted = declared(p)
+            shape = [sizes.evaluate(e) for e in wanted]
             extents = [s for s in shape if s is not None and s >= 0]
             if len(extents) != len(shape):
                 raise self._bad(
                     p,
                     "the output's shape is not known",
                     expected="sizes >= 0 that follow from the inputs",
-                    got=_shape_text(declared),
+                    got=_shape_text(wanted),
                 )
-            if dtype.bits < 8 and extents:
-                width = [*extents[:-1], row_bytes(extents[-1], dtype)]
-                result, raw = allocate(width, DType("int8"), bound.framework)
-                storage = _unpacked(raw, tuple(extents), dtype, bound, written=True)
-            else:
-                lanes = [dtype.lanes] if dtype.lanes > 1 else []
-                result, storage = allocate(
-                    [*extents, *lanes], dtype.base, bound.framework, poisoned=self.poisoned
-                )
-            bound.values[p.name] = storage
+            result, bound.values[p.name] = self._output(dtype, extents, bound)
             bound.results.append(result)
 
+    def _output(self, dtype: DType, extents: Sequence[int], bound: Bound) -> tuple[Any, Storage]:
+        """A new array for an output, and its storage."""
+        if dtype.bits < 8 and extents:
+            width = [*extents[:-1], row_bytes(extents[-1], dtype)]
+            result, raw = allocate(width, DType("int8"), bound.framework)
+            return result, _unpacked(raw, tuple(extents), dtype, bound, written=True)
+        lanes = [dtype.lanes] if dtype.lanes > 1 else []
+        shape = [*extents, *lanes]
+        return allocate(shape, dtype.base, bound.framework, poisoned=self.poisoned)
 
-def _declared(p: Param) -> tuple[DType, tuple[Expr, ...]]:
+
+def address_of(storage: Any) -> int:
+    """Where an array begins."""
+    return int(storage.ctypes.data) if isinstance(storage, np.ndarray) else int(storage.address)
+
+
+def declared(p: Param) -> tuple[DType, tuple[Expr, ...]]:
     """The element type and extents of a tensor parameter."""
     return (DType("int32"), ()) if p.buffer is None else (DType(p.buffer.dtype), p.buffer.shape)
 
@@ -418,7 +434,7 @@ def _touched(fn: Function) -> tuple[set[str], set[str]]:
     return used, written
 
 
-def _is_packed(want: DType, array: Array) -> bool:
+def is_packed(want: DType, array: Array) -> bool:
     """Whether the array holds bytes, each of several elements of a type smaller than a byte."""
     got = array.dtype
     if want.bits >= 8 or want.lanes > 1:

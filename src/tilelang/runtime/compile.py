@@ -74,7 +74,7 @@ def compile(
     raise_if_any(findings)
     auto = is_auto(target, str(options.default_target))
     program, fallen = _program(func.ir, resolved, trace, auto=auto)
-    trace.source(".ll" if program.native else ".py", program.source)
+    trace.source(_suffix(program, resolved), program.source)
     trace.end(description(resolved, native=program.native))
     return JITKernel(
         func,
@@ -115,6 +115,13 @@ def _emulated(fn: Function, trace: Trace, *, tf32: bool) -> Runner:
         program = translate(fn, tf32=tf32)
     trace.text("kernel.py", program.source)
     return program
+
+
+def _suffix(program: Runner, target: Target) -> str:
+    """What files with the source of a program end in."""
+    if not program.native:
+        return ".py"
+    return ".cu" if target.backend == "cuda" else ".ll"
 
 
 def _heard(findings: Sequence[Diagnostic], options: Options) -> list[Diagnostic]:

@@ -9,6 +9,7 @@ unless the stream records a graph.
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +22,11 @@ from tilelang.dtypes import DType
 from tilelang.errors import TileError, TileIndexError, TileRuntimeError, error
 from tilelang.ir.evaluate import evaluate
 from tilelang.ir.expr import Expr, Var
+from tilelang.runtime.cuda_arrays import DeviceArray, current_stream
 from tilelang.targets.cuda.driver import (
+    Driver,
     LaunchAttribute,
     LaunchConfig,
-    Tiling,
     attributes,
     driver,
     encode_tensor_map,
@@ -37,6 +39,8 @@ from tilelang.targets.cuda.statements import Failure
 _RECORD = struct.Struct("<7I")
 """`Record` of the prelude: the number of a failure, then the block and the thread."""
 _MAP_BYTES, _MAP_ALIGN = 128, 64
+STREAMED = ("torch", "cupy")
+"""Frameworks that say which stream is theirs."""
 MAPS = 256
 """Tensor maps that one program keeps on a device."""
 
@@ -153,9 +157,8 @@ class _Launch:
         if found is None:
             if len(maps) >= MAPS:
                 maps.clear()
-            m = self.program.built.host.maps[number]
-            tiling = Tiling(m.array.type, m.box, m.swizzle, m.l2_promotion, m.nan_fill)
-            found = maps[key] = encode_tensor_map(tiling, address, dims, strides, m.array.name)
+            facts = self.program.built.host.maps[number]
+            found = maps[key] = encode_tensor_map(facts, address, dims, strides)
         return found
 
     def workspace(self, size: int, zero: bool = False) -> int:
@@ -198,7 +201,6 @@ class CudaProgram:
     def __init__(self, built: Built, cubin: Cubin) -> None:
         self.built = built
         self.cubin = cubin
-        self.api = driver()
         self._devices: dict[int, _OnDevice] = {}
         self._lock = threading.RLock()
         names: dict[str, Any] = dict(HELPERS)
@@ -206,29 +208,54 @@ class CudaProgram:
         self._run: Callable[..., None] = names["run"]
         self._asserts = any(k.reports for k in built.kernels)
 
+    @functools.cached_property
+    def api(self) -> Driver:
+        """The driver; without one the kernel is compiled, and cannot run here."""
+        return driver()
+
     @property
     def source(self) -> str:
         """The CUDA C++."""
         return self.built.plain
 
     def run(self, args: Mapping[str, Any]) -> None:
-        """Run it on addresses, numbers for scalars and sizes, by name; current device, stream 0."""
-        self.call([args[name] for name, _ in self.built.slots], self.api.current(), 0)
+        """Run it on the storage of the arguments, numbers for scalars and sizes, by name.
+
+        It goes to the device of its arrays, into the stream that their framework uses there.
+        """
+        given = [args[name] for name, _ in self.built.slots]
+        arrays = [x for x in given if isinstance(x, DeviceArray)]
+        device = arrays[0].device if arrays else self.api.current()
+        frameworks = [x.framework for x in arrays]
+        framework = next((f for f in frameworks if f in STREAMED), "")
+        values = [x.address if isinstance(x, DeviceArray) else 0 if x is None else x for x in given]
+        stream = current_stream(framework, device)
+        self.call(values, device, stream)
+        if "jax" in frameworks:  # its own streams do not know of ours
+            self.api.synchronize(stream, f"a kernel of {self.built.name}")
 
     def call(self, values: Sequence[Any], device: int, stream: int) -> None:
         """Put the program's work into a stream of a device. `values` are in the order of `slots`.
 
         Raises the error of an assertion that does not hold, where that can be known.
         """
-        with self._lock:
-            at = self._devices.get(device) or self._load(device)
-            launch = _Launch(self, at, stream)
-            try:
-                self._run(launch, *values)
-            finally:
-                launch.release()
-        if self._asserts and not self.api.is_capturing(stream):
-            self._look(at, stream)
+        api = self.api
+        before = api.current()
+        if before != device:
+            api.use(device)
+        try:
+            with self._lock:
+                at = self._devices.get(device) or self._load(device)
+                launch = _Launch(self, at, stream)
+                try:
+                    self._run(launch, *values)
+                finally:
+                    launch.release()
+            if self._asserts and not api.is_capturing(stream):
+                self._look(at, stream)
+        finally:
+            if before != device:
+                api.use(before)
 
     def _load(self, device: int) -> _OnDevice:
         api = self.api
@@ -255,11 +282,13 @@ class CudaProgram:
             self.api.synchronize(stream, f"a kernel of {self.built.name}")
         except TileError as e:
             trouble = e
-        status, *where = _RECORD.unpack(ctypes.string_at(at.record, _RECORD.size))
+        said: tuple[int, ...] = _RECORD.unpack(ctypes.string_at(at.record, _RECORD.size))
+        status = said[0]
         if status:
             ctypes.memset(at.record, 0, _RECORD.size)
-            place = f"block {tuple(where[:3])}, thread {tuple(where[3:])}"
-            raise failed(self.built.failures[status - 1], place)
+            place = f"block {said[1:4]}, thread {said[4:]}"
+            failure: Failure = self.built.failures[status - 1]
+            raise failed(failure, place)
         if trouble is not None:
             raise trouble
 

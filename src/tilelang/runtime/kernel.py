@@ -11,9 +11,9 @@ from tilelang.frontend import PrimFunc
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 from tilelang.options import Options
-from tilelang.runtime.arguments import Bound, Signature
+from tilelang.runtime.arguments import Bound
 from tilelang.runtime.inspect import Snapshot, observe
-from tilelang.runtime.parts import assembly, emulated, memory_report, plans
+from tilelang.runtime.parts import assembly, emulated, memory_report, plans, signature
 from tilelang.runtime.resolve import description
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class JITKernel:
         self.unused = findings.unused
         self._program = program
         self._target = target
-        self._signature = Signature(prim_func.ir, outputs, poisoned=not program.native)
+        self._signature = signature(program, prim_func.ir, outputs)
         self._plans = plans(program, self._signature)
 
     @property

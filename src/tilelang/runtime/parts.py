@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tilelang.isa.target import Chip, Target
     from tilelang.passes.check import MemoryReport
     from tilelang.runtime.arguments import Signature
+    from tilelang.runtime.cuda_plan import CudaPlans
     from tilelang.runtime.kernel import Runner
-    from tilelang.runtime.native import NativeProgram
     from tilelang.runtime.plan import Plans
     from tilelang.runtime.trace import Trace
 
@@ -32,17 +32,41 @@ def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Pro
     return made(fn, tf32=tf32, checked=checked)
 
 
-def native(fn: Function, target: Target, trace: Trace) -> NativeProgram:
-    """The function as machine code of the CPU. A `TileError` for what the target cannot run."""
+def native(fn: Function, target: Target, trace: Trace) -> Runner:
+    """The function as machine code of the target. A `TileError` for what that cannot run."""
+    if target.backend == "cuda":
+        from tilelang.runtime.cuda_cache import cuda_program  # see the module's docstring
+
+        return cuda_program(fn, target, trace)
     from tilelang.runtime.native_cache import native_program  # see the module's docstring
 
     return native_program(fn, target, trace)
 
 
-def plans(program: Runner, signature: Signature) -> Plans | None:
+def signature(program: Runner, fn: Function, outputs: Sequence[int]) -> Signature:
+    """The parameters of a function, prepared for arguments where the program runs."""
+    if _is_cuda(program):
+        from tilelang.runtime.cuda_arguments import CudaSignature  # see the module's docstring
+
+        return CudaSignature(fn, outputs, poisoned=False)
+    from tilelang.runtime.arguments import Signature as Made  # see the module's docstring
+
+    return Made(fn, outputs, poisoned=not program.native)
+
+
+def _is_cuda(program: Runner) -> bool:
+    return type(program).__module__ == "tilelang.runtime.cuda"
+
+
+def plans(program: Runner, signature: Signature) -> Plans | CudaPlans | None:
     """The launch plans of a native program; the emulator has none."""
     if not program.native:
         return None
+    if _is_cuda(program):
+        from tilelang.runtime.cuda import CudaProgram  # see the module's docstring
+        from tilelang.runtime.cuda_plan import CudaPlans as OnDevice
+
+        return OnDevice(program, signature) if isinstance(program, CudaProgram) else None
     from tilelang.runtime.native import NativeProgram as Native  # see the module's docstring
     from tilelang.runtime.plan import Plans as Made
 

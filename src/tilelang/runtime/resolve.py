@@ -22,11 +22,34 @@ def resolve(spec: TargetLike | None, default: str = "auto") -> Target:
         raise _not_yet(
             wanted, "the lowered program's simulator is not built yet", _emulated(wanted)
         )
-    if wanted.backend in ("auto", "cpu"):
+    if wanted.backend == "cpu":
         return parse("cpu")
+    if wanted.backend == "auto":
+        return parse(f"cuda:{device_arch()}") if why_no_gpu() is None else parse("cpu")
+    if wanted.backend == "cuda":
+        return wanted if wanted.chip is not None else parse(f"cuda:{device_arch()}")
     raise _not_yet(
         wanted, f"the native {wanted.backend} target is not built yet", _emulated(wanted)
     )
+
+
+def why_no_gpu() -> str | None:
+    """Why no GPU can be used here; None if one can."""
+    from tilelang.targets.cuda import driver, nvrtc  # nothing that a CPU needs
+
+    why = driver.why_unusable()
+    if why:
+        return why
+    return None if nvrtc.is_installed() else f"{nvrtc.PACKAGE} is not installed"
+
+
+def device_arch() -> str:
+    """The architecture of the current GPU; without one, that of an H100 or H200."""
+    from tilelang.targets.cuda.driver import driver, why_unusable  # nothing that a CPU needs
+
+    if why_unusable():
+        return "sm_90a"
+    return driver().device(driver().current()).arch
 
 
 def _emulated(wanted: Target) -> str:

@@ -17,11 +17,13 @@ from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.errors import TileError, TileRuntimeError, error
+from tilelang.targets.cuda.host import MapFacts
 
 _NAMES = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
 
 # CUfunction_attribute, CUlaunchAttributeID, CUdevice_attribute
 _MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14
+_DEVICE_ORDINAL = 9
 _COOPERATIVE, _CLUSTER, _PROGRAMMATIC = 2, 4, 6
 _MAJOR, _MINOR, _SM_COUNT, _SHARED_OPTIN = 75, 76, 16, 97
 PORTABLE_CLUSTER = 8
@@ -145,6 +147,15 @@ class Driver:
             self.check(code, "cuDevicePrimaryCtxRetain")
             context = self._contexts[index] = made.value or 0
         self.check(self.quick.cuCtxSetCurrent(ctypes.c_void_p(context)), "cuCtxSetCurrent")
+
+    def device_of(self, address: int) -> int:
+        """The device on which memory is."""
+        found = ctypes.c_int()
+        code = self.quick.cuPointerGetAttribute(
+            ctypes.byref(found), _DEVICE_ORDINAL, ctypes.c_uint64(address)
+        )
+        self.check(code, f"finding the device of 0x{address:x}")
+        return found.value
 
     # Modules -------------------------------------------------------------------------------------
 
@@ -321,19 +332,8 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """What of a tensor map does not depend on the tensor: see `ir.thread.TensorMap`."""
-
-    dtype: DType
-    box: tuple[int, ...]
-    swizzle: int
-    l2_promotion: int
-    nan_fill: bool
-
-
 def encode_tensor_map(
-    tiling: Tiling, address: int, dims: Sequence[int], strides: Sequence[int], name: str
+    m: MapFacts, address: int, dims: Sequence[int], strides: Sequence[int]
 ) -> bytes:
     """The 128 bytes of a CUtensorMap; axes are innermost first, `strides` in bytes.
 
@@ -342,25 +342,25 @@ def encode_tensor_map(
     rank = len(dims)
     made = (ctypes.c_byte * 192)()
     start = (ctypes.addressof(made) + 63) & ~63  # the object is aligned to 64 bytes
-    bits = 8 * tiling.dtype.numpy.itemsize
+    bits = 8 * DType(m.dtype).numpy.itemsize
     code = driver().library.cuTensorMapEncodeTiled(
         ctypes.c_void_p(start),
-        _ELEMENTS.get(tiling.dtype.name, _BY_BITS[bits]),
+        _ELEMENTS.get(m.dtype, _BY_BITS[bits]),
         rank,
         ctypes.c_void_p(address),
         (ctypes.c_uint64 * rank)(*dims),
         (ctypes.c_uint64 * max(1, rank - 1))(*strides),
-        (ctypes.c_uint32 * rank)(*tiling.box),
+        (ctypes.c_uint32 * rank)(*m.box),
         (ctypes.c_uint32 * rank)(*([1] * rank)),
         0,
-        _SWIZZLES[tiling.swizzle],
-        _PROMOTIONS[tiling.l2_promotion],
-        int(tiling.nan_fill),
+        _SWIZZLES[m.swizzle],
+        _PROMOTIONS[m.l2_promotion],
+        int(m.nan_fill),
     )
     if code:
         raise error(
             "argument",
-            f"the tensor of {name} cannot be copied by the Tensor Memory Accelerator",
+            f"the tensor {m.array} cannot be copied by the Tensor Memory Accelerator",
             cls=TileRuntimeError,
             expected="a base and strides that are multiples of 16 bytes, extents above 0",
             got=f"address 0x{address:x}, extents {tuple(dims)}, strides {tuple(strides)} in bytes",

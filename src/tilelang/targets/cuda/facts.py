@@ -87,6 +87,17 @@ def _threads(per_sm: int, blocks_per_sm: int) -> ThreadLimits:
     )
 
 
+# developer.nvidia.com/cuda-gpus, "CUDA GPU Compute Capability"; some of each, for messages.
+_PRODUCTS = {
+    "sm_80": ("a100", "a30"),
+    "sm_89": ("l4", "l40", "l40s", "rtx4090"),
+    "sm_90a": ("h100", "h200", "gh200"),
+    "sm_100a": ("b200", "gb200"),
+    "sm_103a": ("b300", "gb300"),
+    "sm_120a": ("rtx5090", "rtx5080"),
+}
+
+
 def _chip(
     name: str,
     family: str,
@@ -108,6 +119,7 @@ def _chip(
         capabilities=capabilities,
         memories=_memories(shared_per_sm_kb, tensor_memory=tensor_memory),
         aliases=() if plain == name else (plain,),
+        products=_PRODUCTS.get(name, ()),
         threads=threads,
         cores=cores,
         alignments={Memory.BARRIER: MBARRIER_BYTES, Memory.CLUSTER_BARRIER: MBARRIER_BYTES},

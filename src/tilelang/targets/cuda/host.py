@@ -76,12 +76,24 @@ _CALLS = {
 }
 
 
+@dataclass(frozen=True)
+class MapFacts:
+    """What of a tensor map is known before the launch: see `ir.thread.TensorMap`."""
+
+    array: str
+    dtype: str
+    box: tuple[int, ...]
+    swizzle: int
+    l2_promotion: int
+    nan_fill: bool
+
+
 @dataclass
 class Host:
     """The text of the function, and what it refers to by number."""
 
     lines: list[str] = field(default_factory=list[str])
-    maps: list[TensorMap] = field(default_factory=list[TensorMap])
+    maps: list[MapFacts] = field(default_factory=list["MapFacts"])
     exprs: list[Expr] = field(default_factory=list[Expr])
 
     @property
@@ -189,7 +201,9 @@ class HostWriter:
 
     def _map(self, m: TensorMap) -> None:
         number = len(self.host.maps)
-        self.host.maps.append(m)
+        self.host.maps.append(
+            MapFacts(m.array.name, m.array.type.name, m.box, m.swizzle, m.l2_promotion, m.nan_fill)
+        )
         dims = "".join(f"{self.of(e)}, " for e in m.dims)
         strides = "".join(f"{self.of(e)}, " for e in m.strides)
         args = f"{number}, {self.names[m.array.name]}, ({dims}), ({strides})"

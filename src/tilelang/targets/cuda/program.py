@@ -79,6 +79,13 @@ class Built:
     slots: tuple[tuple[str, DType | None], ...]
     target: Target
 
+    @property
+    def arch(self) -> str:
+        """The architecture that its cubin is for."""
+        if self.target.chip is None:
+            raise InternalError("a CUDA program for no chip")
+        return self.target.chip.name
+
 
 def emit(program: Program, target: Target, rows: Rows = ROWS) -> Built:
     """The sources of a program for the chip of `target`.
@@ -136,7 +143,7 @@ class _Emitter:
         code = Code(loc=kernel.loc)
         facts = facts_of(kernel.body, self.rows)
         x = Expressions(code, Conversions(self.target, self.used))
-        symbol = self.names.of(f"kernel {len(self.kernels)}", f"{identifier(kernel.name)}_kernel")
+        symbol = self.names.of(f"kernel {len(self.kernels)}", identifier(kernel.name))
         head = self._parameters(kernel, x)
         self._indices(kernel, x, code)
         if kernel.shared:
