@@ -170,7 +170,7 @@ def _edges() -> np.ndarray:
     parts = [np.array([2.0**k for k in (-1074, -149, -126, 7, 8, 15, 16, 31, 32, 63, 64, 300)])]
     for row in ROWS.values():
         if row.kind == "float" and row.code_bits <= 16:
-            step = 1 if row.code_bits <= 8 else 61
+            step = 1 if row.code_bits <= 8 else 257
             parts.append(np.array([row.decode(w) for w in range(0, row.max_word + 1, step)]))
     some = np.unique(np.concatenate(parts))
     middle = (some[1:] + some[:-1]) / 2

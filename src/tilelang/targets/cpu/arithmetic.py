@@ -9,6 +9,7 @@ method branches, so that loops around them are vectorised. No fast-math flag is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tilelang.targets.cpu.llvm import host
 from tilelang.targets.cpu.text import Code, Value, element_of, int_bits, like, mangled, number
@@ -16,6 +17,25 @@ from tilelang.targets.cpu.text import Code, Value, element_of, int_bits, like, m
 Operand = Value | int | float
 
 _FLOATS = ("float", "double", "half")
+
+
+@dataclass(frozen=True)
+class Format:
+    """An IEEE format: the places of its fraction, its exponent bias, and an exponent offset that
+    makes `2**n` a normal number for every number `2**n`.
+    """
+
+    places: int
+    bias: int
+    spare: int
+
+
+FORMATS = {"float": Format(23, 127, 32), "double": Format(52, 1023, 64)}
+
+
+def format_of(x: Value) -> Format:
+    """The format of a float value."""
+    return FORMATS[element_of(x.type)]
 
 
 def is_float(x: Value) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from tilelang.dtypes import DType
 from tilelang.dtypes.table import Special
 from tilelang.errors import InternalError
-from tilelang.targets.cpu.arithmetic import Ops
+from tilelang.targets.cpu.arithmetic import Ops, format_of
 from tilelang.targets.cpu.encode import How, decode, encode
 from tilelang.targets.cpu.encode64 import encode64, exact_double, exact_int
 from tilelang.targets.cpu.text import (
@@ -23,7 +23,6 @@ from tilelang.targets.cpu.text import (
     element_of,
     lanes_of,
     like,
-    mangled,
     number,
 )
 from tilelang.targets.cpu.types import value_type
@@ -118,14 +117,22 @@ def _sized(ops: Ops, x: Value, dst: DType, *, signed: bool) -> Value:
 
 
 def _float_to_int(ops: Ops, v: Value, dst: DType) -> Value:
-    """Towards zero, saturating; NaN becomes 0."""
-    if dst.bits >= 32:
-        kind = like(v.type, f"i{dst.bits}")
-        name = f"llvm.fpto{'s' if dst.is_int else 'u'}i.sat.{mangled(kind)}.{mangled(v.type)}"
-        return ops.code.call(ops.code.module.declare(name, kind, [v.type]), kind, [v])
-    inside = ops.at_least(ops.at_most(v, float(dst.max)), float(dst.min))
-    found = ops.cast("fptosi", ops.select(ops.is_nan(v), 0.0, inside), "i32")
-    return _sized(ops, found, dst, signed=True)
+    """Towards zero, saturating; NaN becomes 0.
+
+    LLVM's own saturating conversion does the same, but takes vectors apart.
+    """
+    signed, highest = dst.is_int, int(dst.max)
+    unsaid = highest.bit_length() - format_of(v).places - 1  # places that the float does not have
+    top = highest if unsaid <= 0 else highest >> unsaid << unsaid
+    inside = ops.at_least(ops.at_most(v, float(top)), float(dst.min))
+    inside = ops.select(ops.is_nan(v), 0.0, inside)
+    if dst.bits < 32:
+        return _sized(ops, ops.cast("fptosi", inside, "i32"), dst, signed=True)
+    found = ops.cast("fptosi" if signed else "fptoui", inside, f"i{dst.bits}")
+    if top == highest:
+        return found
+    above = ops.cmp("ogt", v, float(top))
+    return ops.select(above, highest if signed else -1, found)
 
 
 def _int_to_float(ops: Ops, x: Value, src: DType, how: How) -> Value:

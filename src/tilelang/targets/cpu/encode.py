@@ -46,9 +46,15 @@ def decode(ops: Ops, x: Value, src: DType) -> Value:
         return ops.from_bits(ops.shl(ops.resize(x, 32), 16))
     if src.name == "float16" and has_half():
         return ops.cast("fpext", ops.cast("bitcast", x, "half"), "float")
-    word = ops.resize(x, 32)
     if not row.has_sign:
-        return _decode_scale(ops, word)
+        return _decode_scale(ops, ops.resize(x, 32))
+    if row.exponent_bits <= 5 and row.bias <= 15 and has_half():
+        return _decode_half(ops, x, row)
+    return _decode_bits(ops, ops.resize(x, 32), row)
+
+
+def _decode_bits(ops: Ops, word: Value, row: Row) -> Value:
+    """Any format with a sign."""
     if row.code_bits < 8:  # a byte may hold other bits above
         word = ops.and_(word, (1 << row.code_bits) - 1)
     size = ops.and_(word, row.sign_word - 1)
@@ -57,13 +63,28 @@ def decode(ops: Ops, x: Value, src: DType) -> Value:
     # 2**k with the word as its last places, minus 2**k.
     unit = 2.0 ** (23 + row.emin - row.mantissa_bits)
     small = ops.sub(ops.from_bits(ops.or_(size, _bits_of(ops, word, unit))), unit)
-    value = ops.select(ops.cmp("ult", size, 1 << row.mantissa_bits), small, normal)
+    value = ops.select(ops.cmp("slt", size, 1 << row.mantissa_bits), small, normal)
     bits = _with_special(ops, ops.bits(value), size, row)
     sign = ops.shl(ops.and_(word, row.sign_word), 32 - row.code_bits)
     found = ops.from_bits(ops.or_(bits, sign))
     if row.special is Special.FNUZ:  # its NaN has the word of the sign, and none itself
         return ops.select(ops.cmp("eq", word, row.sign_word), math.nan, found)
     return found
+
+
+def _decode_half(ops: Ops, x: Value, row: Row) -> Value:
+    """A format that fits into float16: its places moved there, and the bias made good for."""
+    word = ops.and_(ops.resize(x, 16), (1 << row.code_bits) - 1)
+    size = ops.and_(word, row.sign_word - 1)
+    bits = ops.shl(size, 10 - row.mantissa_bits)
+    if row.bias < 15 and row.special in (Special.IEEE, Special.FN):
+        above = 0x7C00 if row.special is Special.IEEE else 0x7E00
+        bits = ops.select(ops.cmp("sgt", size, row.max_word), ops.or_(bits, above), bits)
+    bits = ops.or_(bits, ops.shl(ops.and_(word, row.sign_word), 16 - row.code_bits))
+    if row.special is Special.FNUZ:
+        bits = ops.select(ops.cmp("eq", word, row.sign_word), 0x7E00, bits)
+    value = ops.cast("fpext", ops.cast("bitcast", bits, "half"), "float")
+    return ops.mul(value, 2.0 ** (15 - row.bias)) if row.bias < 15 else value
 
 
 def _bits_of(ops: Ops, beside: Value, value: float) -> Value:
@@ -78,7 +99,7 @@ def _with_special(ops: Ops, bits: Value, size: Value, row: Row) -> Value:
         return bits
     above = ops.or_(ops.shl(size, 23 - row.mantissa_bits), INFINITY)
     return ops.select(
-        ops.cmp("ugt", size, row.max_word), above if row.special is Special.IEEE else NAN, bits
+        ops.cmp("sgt", size, row.max_word), above if row.special is Special.IEEE else NAN, bits
     )
 
 
@@ -103,6 +124,8 @@ def encode(ops: Ops, v: Value, how: How) -> Value:
     bits = ops.bits(v)
     size = ops.and_(bits, MAGNITUDE)
     negative = ops.cmp("slt", bits, 0)
+    if row.bias == 127 and how.mode == "rn" and row.has_sign:
+        return _stored(ops, _round_whole(ops, v, row), how)
     if not row.has_sign:
         word = _round_scale(ops, size, how)
     elif row.bias == 127:
@@ -112,11 +135,15 @@ def encode(ops: Ops, v: Value, how: How) -> Value:
     else:
         word = _round_any(ops, size, negative, how)
     sign = ops.and_(ops.lshr(bits, 32 - row.code_bits), row.sign_word)
-    kinds = Kinds(ops.cmp("ugt", size, INFINITY), ops.cmp("eq", size, INFINITY), negative, sign)
-    word = finish(ops, word, kinds, how)
-    if dst.name == "tfloat32":
+    kinds = Kinds(ops.is_nan(v), ops.cmp("eq", size, INFINITY), negative, sign)
+    return _stored(ops, finish(ops, word, kinds, how), how)
+
+
+def _stored(ops: Ops, word: Value, how: How) -> Value:
+    """A code word as the destination is stored."""
+    if how.dst.name == "tfloat32":
         return ops.from_bits(ops.shl(word, 13))
-    return ops.cast("trunc", word, element_type(dst))
+    return ops.cast("trunc", word, element_type(how.dst))
 
 
 @dataclass(frozen=True)
@@ -174,6 +201,17 @@ def _bias(ops: Ops, negative: Value, mode: str, half: Value, last: Value) -> Val
             return 0
 
 
+def _round_whole(ops: Ops, v: Value, row: Row) -> Value:
+    """bfloat16 or tfloat32, to nearest: a carry out of the significand ends at infinity, and never
+    in the sign.
+    """
+    bits, shift = ops.bits(v), 23 - row.mantissa_bits
+    upper = ops.lshr(bits, shift)
+    total = ops.add(ops.add(bits, (1 << (shift - 1)) - 1), ops.and_(upper, 1))
+    quiet = ops.or_(upper, 1 << (row.mantissa_bits - 1))
+    return ops.select(ops.is_nan(v), quiet, ops.lshr(total, shift))
+
+
 def _round_cut(ops: Ops, size: Value, negative: Value, how: How) -> Value:
     """A format with the exponents of float32, whose words are its upper bits."""
     shift = 23 - how.row.mantissa_bits
@@ -194,7 +232,7 @@ def _round_nearest(ops: Ops, size: Value, row: Row) -> Value:
     unit = 2.0 ** (23 + row.emin - row.mantissa_bits)
     total = ops.bits(ops.add(ops.from_bits(size), unit))
     small = ops.sub(total, _bits_of(ops, size, unit))
-    return ops.select(ops.cmp("ult", size, (row.emin + 127) << 23), small, normal)
+    return ops.select(ops.cmp("slt", size, (row.emin + 127) << 23), small, normal)
 
 
 def _round_any(ops: Ops, size: Value, negative: Value, how: How) -> Value:
@@ -226,7 +264,7 @@ def _round_any(ops: Ops, size: Value, negative: Value, how: How) -> Value:
 def _round_scale(ops: Ops, size: Value, how: How) -> Value:
     """float8_e8m0fnu: the exponent of the magnitude; what is below 2**-127 becomes it."""
     half, least = 0x00400000, 0x00400000  # least: the bits of 2**-127, a subnormal float32
-    subnormal = ops.cmp("ult", size, 1 << 23)
+    subnormal = ops.cmp("slt", size, 1 << 23)
     if how.rbits is not None:
         rest = ops.select(subnormal, ops.shl(size, 10), ops.shl(size, 9))
         carry = ops.cmp("ult", ops.add(rest, how.rbits), rest)
@@ -237,4 +275,4 @@ def _round_scale(ops: Ops, size: Value, how: How) -> Value:
         up = ops.lshr(ops.add(size, ops.select(subnormal, number(size.type, half >> 1), half)), 23)
     else:
         return ops.lshr(size, 23)
-    return ops.select(ops.cmp("ugt", size, least), up, 0)
+    return ops.select(ops.cmp("sgt", size, least), up, 0)

@@ -17,34 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilelang.targets.cpu.arithmetic import Operand, Ops
+from tilelang.targets.cpu.arithmetic import Operand, Ops, format_of
 from tilelang.targets.cpu.text import Value, element_of
 
 INFINITY, NAN = float("inf"), float("nan")
-
-
-@dataclass(frozen=True)
-class Format:
-    """An IEEE format: places of its fraction, its exponent bias, and the exponent offset that
-    makes `2**n` normal for every result that is not zero.
-    """
-
-    places: int
-    bias: int
-    spare: int
-
-    @property
-    def bits(self) -> int:
-        """The width."""
-        return 32 if self.places == 23 else 64
-
-
-FORMATS = {"float": Format(23, 127, 32), "double": Format(52, 1023, 64)}
-
-
-def format_of(x: Value) -> Format:
-    """The format of a float value."""
-    return FORMATS[element_of(x.type)]
 
 
 # Exponentials -------------------------------------------------------------------------------------
