@@ -55,6 +55,16 @@ def check_lowered(fn: Function, *, rtol: float = 0.0, atol: float = 0.0, **args:
     return program
 
 
+def check_native(fn: Function, *, rtol: float = 0.0, atol: float = 0.0, **args: Any) -> Program:
+    """`check_lowered` without the interpreter, which takes seconds for long loops of threads."""
+    program = lowered(fn)
+    want, got = copies(args), copies(args)
+    translate(fn).run(want)
+    native(program).run(got)
+    _all_same(got, want, rtol or _slack(fn), atol)
+    return program
+
+
 def native(program: Program) -> NativeProgram:
     """The program as machine code."""
     built = emit(program, host())

@@ -34,6 +34,9 @@ from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_reducers import expand_update
 from tilelang.scopes import Dialect, Memory, memory_of
 
+IN_ORDER = ("in_order", True)
+"""The hint of a nest whose iterations run one after the other."""
+
 _OWN = (Memory.LOCAL, Memory.VAR)
 _LOCKSTEP = (Let, Store, StoreVector, If, Alloc, Assert, Assume, For)
 
@@ -52,6 +55,7 @@ def lower_parallel(fn: Function, target: Target) -> Function:
         body, apart = stmt.body, True
         if any(int_value(extent) != 1 for extent in stmt.extents):
             body, apart = own_variables(stmt, names, roots, dialect)
+        apart = apart and IN_ORDER not in stmt.hints
         for k, (var, extent) in reversed(
             list(enumerate(zip(stmt.vars, stmt.extents, strict=True)))
         ):

@@ -22,6 +22,7 @@ from tilelang.passes.lower_mbarriers import lower_mbarriers
 from tilelang.passes.lower_memory import lower_memory, lower_thread_memory
 from tilelang.passes.lower_parallel import lower_parallel
 from tilelang.passes.lower_products import lower_products
+from tilelang.passes.lower_random import lower_random
 from tilelang.passes.lower_reducers import lower_reducers, lower_tests
 from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.plan_memory import plan_memory
@@ -47,6 +48,7 @@ ONE_THREAD: tuple[Pass, ...] = (
     canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
     lower_mbarriers,  # no mbarriers: counters, updated by threads and checked where they wait
     lower_tests,  # no tests over elements
+    lower_random,  # no streams of random numbers: arithmetic on arrays
     split_threads,  # no statement names a thread; no barriers of a block
     split_grid,  # no barriers of the grid: more launches
     lower_products,  # sparse and scaled products and patches are plain products and loops

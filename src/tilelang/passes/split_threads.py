@@ -31,7 +31,7 @@ from tilelang.ir.expr import (
     const,
 )
 from tilelang.ir.node import Node
-from tilelang.ir.special import Collective, RngInit, RngNext, TestElements
+from tilelang.ir.special import Collective, TestElements
 from tilelang.ir.sync import SyncWarp
 from tilelang.ir.tile import (
     Alloc,
@@ -59,13 +59,13 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.isa.target import Target
-from tilelang.passes.build import Names, map_statements, plus, times
+from tilelang.passes.build import Names, map_statements
 from tilelang.passes.canonicalize import BY_THREAD
 from tilelang.passes.check.program import op_name
-from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.passes.collectives import expand_collective
 from tilelang.passes.lower_copies import is_single, view_roots
 from tilelang.passes.lower_parallel import blocks, in_lockstep, own_nodes, statements
+from tilelang.passes.threads import thread_axes, thread_index
 from tilelang.passes.varying import Varying
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -117,10 +117,8 @@ class _Threads:
         self.launch = launch
         self.names = names
         self.dialect = Dialect(fn.dialect)
-        default = DEFAULT_THREADS if self.dialect is Dialect.COMMON else 1
-        self.extents = (*(launch.threads or (default,)), 1, 1)[:3]
-        self.axes = list(zip(launch.thread_vars, self.extents, strict=True))
-        self.count = math.prod(self.extents)
+        self.axes = thread_axes(launch, self.dialect)
+        self.count = math.prod(n for _, n in self.axes)
         seeds = [v for v, n in self.axes if n > 1]
         self.varying = Varying(launch.body, seeds, self.is_private, roots)
         self.regions: list[_Region] = []
@@ -188,7 +186,7 @@ class _Threads:
     def differs(self, stmt: Stmt) -> bool:
         """Whether the threads do different things, or each its own."""
         for s in statements((stmt,)):
-            if self.count > 1 and isinstance(s, (Atomic, RngInit, RngNext)):
+            if self.count > 1 and isinstance(s, Atomic):
                 return True
             if self.varying.head(s):
                 return True
@@ -271,11 +269,8 @@ class _Threads:
         return next(s for s in statements((stmt,)) if self.meets(s))
 
     def thread_index(self) -> Expr:
-        """The place of a thread in its block, x fastest."""
-        total: Expr = const(0)
-        for var, extent in reversed(self.axes):
-            total = plus(times(total, extent), var if extent > 1 else 0)
-        return total
+        """The place of a thread in its block."""
+        return thread_index(self.axes)
 
     # Emission ------------------------------------------------------------------------------------
 
