@@ -82,7 +82,7 @@ def kept(folder):
 def forgotten():
     """As in a process of its own: nothing is held."""
     gc.collect()
-    assert not native_cache._loaded
+    assert len(native_cache.PROGRAMS) == 0
 
 
 def test_a_kernel_is_compiled_once_for_all_processes(made, folder):
