@@ -6,7 +6,6 @@ What enters: a function of the tile stage, the target and the settings. What lea
 
 from __future__ import annotations
 
-import weakref
 import zlib
 from typing import Any, cast
 
@@ -15,47 +14,33 @@ from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 from tilelang.options import Options
 from tilelang.passes.pipeline import lower
-from tilelang.runtime.cache import Entry, Store
+from tilelang.runtime.cache import Entry
 from tilelang.runtime.cuda import CudaProgram
-from tilelang.runtime.identity import key
-from tilelang.runtime.native_cache import decided, loc_facts, loc_of
-from tilelang.runtime.trace import Decisions, Declined, Trace
+from tilelang.runtime.programs import Programs, loc_facts, loc_of
+from tilelang.runtime.trace import Trace
 from tilelang.targets.cuda.host import Host, MapFacts
 from tilelang.targets.cuda.nvrtc import Cubin, Flags, Resources, compile_source, version
 from tilelang.targets.cuda.program import Built, KernelFacts, emit
 from tilelang.targets.cuda.statements import Failure
 
-_loaded: weakref.WeakValueDictionary[str, CudaProgram] = weakref.WeakValueDictionary()
+PROGRAMS: Programs[CudaProgram] = Programs()
 
 
 def cuda_program(fn: Function, target: Target, trace: Trace) -> CudaProgram:
-    """The function as machine code of a GPU. A `TileError` for what the target cannot run.
+    """The function as machine code of a GPU. A `TileError` for what the target cannot run."""
+    return PROGRAMS.obtain(
+        fn,
+        target,
+        trace,
+        machine=[f"NVRTC {version()}"],
+        read=lambda entry: _program(entry, target),
+        make=lambda: _made(fn, target, trace),
+    )
 
-    With the cache disabled, or where the trace is asked for what only the compiler can tell, it is
-    compiled whatever exists.
-    """
-    options = trace.options
-    with trace.step("key"):
-        name = key(fn, str(target), [f"NVRTC {version()}"], options)
-    store = None if options.disable_cache else Store(options.cache_dir)
-    if store is not None and not trace.is_asked:
-        found = _loaded.get(name)
-        if found is not None:
-            trace.outcome = "shared with an equal kernel"
-            trace.decisions = None
-            return found
-        made = _stored(store, name, target, trace)
-        if made is not None:
-            trace.outcome = "loaded from the cache"
-            return _loaded.setdefault(name, made)
+
+def _made(fn: Function, target: Target, trace: Trace) -> tuple[CudaProgram, Entry | None]:
     made = _compiled(fn, target, trace)
-    if store is not None:
-        if not made.built.host.exprs:
-            with trace.step("keep"):
-                facts = {"kernel": fn.name, "target": str(target), **decided(trace)}
-                store.put(name, _entry(facts, made))
-        _loaded[name] = made
-    return made
+    return made, None if made.built.host.exprs else _entry(made)
 
 
 def flags_of(options: Options) -> Flags:
@@ -76,22 +61,12 @@ def _compiled(fn: Function, target: Target, trace: Trace) -> CudaProgram:
     return CudaProgram(built, cubin)
 
 
-def _stored(store: Store, name: str, target: Target, trace: Trace) -> CudaProgram | None:
-    with trace.step("read"):
-        entry = store.get(name)
-        if entry is None:
-            return None
-        declined = [Declined(*each) for each in entry.facts["declined"]]
-        trace.decisions = Decisions(declined, entry.facts["notes"])
-        return _program(entry, target)
-
-
 # ---- What is kept --------------------------------------------------------------------------------
 
 
-def _entry(facts: dict[str, Any], made: CudaProgram) -> Entry:
+def _entry(made: CudaProgram) -> Entry:
     built, cubin = made.built, made.cubin
-    mine = {
+    facts = {
         "name": built.name,
         "arch": cubin.arch,
         "failures": [[f.message, f.kind, loc_facts(f.loc)] for f in built.failures],
@@ -103,7 +78,7 @@ def _entry(facts: dict[str, Any], made: CudaProgram) -> Entry:
         "warnings": cubin.warnings,
     }
     blobs = {"code": cubin.code, "text": zlib.compress(built.plain.encode(), 1)}
-    return Entry({**facts, **mine}, blobs)
+    return Entry(facts, blobs)
 
 
 def _program(entry: Entry, target: Target) -> CudaProgram:

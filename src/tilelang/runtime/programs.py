@@ -63,7 +63,7 @@ class Programs(Generic[P]):
         made, entry = make()
         if entry is not None:
             with trace.step("keep"):
-                facts = {"kernel": fn.name, "target": str(target), **decided(trace)}
+                facts = {"kernel": fn.name, "target": str(target), **_decided(trace)}
                 store.put(name, Entry({**facts, **entry.facts}, entry.blobs))
         self._held[name] = made
         return made
@@ -85,7 +85,7 @@ class Programs(Generic[P]):
             return self._held.setdefault(name, read(entry))
 
 
-def decided(trace: Trace) -> dict[str, Any]:
+def _decided(trace: Trace) -> dict[str, Any]:
     """What the passes decided, as facts of an entry."""
     found = trace.decisions or Decisions()
     return {"declined": [[d.reason, d.place] for d in found.declined], "notes": found.notes}
