@@ -165,7 +165,9 @@ def test_the_ends_of_the_range():
     assert counts.tolist() == [1, 0, 1]
 
 
-def test_counting_without_atomics_is_a_race(tmp_path):
+def test_counting_without_atomics_is_a_race(tmp_path, monkeypatch):
+    # Machine code does not look whether two iterations store one element.
+    monkeypatch.setenv("TILELANG_DEFAULT_TARGET", "emulate")
     text = (EXAMPLES / "histogram.py").read_text()
     atomic = "T.atomic_add(own[T.min(part, bins - 1)], 1)"
     assert text.count(atomic) == 1

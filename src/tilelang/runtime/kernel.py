@@ -11,7 +11,7 @@ from tilelang.frontend import PrimFunc
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 from tilelang.options import Options
-from tilelang.runtime.arguments import Bound
+from tilelang.runtime.arguments import Bound, Signature
 from tilelang.runtime.inspect import Snapshot, observe
 from tilelang.runtime.parts import assembly, emulated, memory_report, plans, signature
 from tilelang.runtime.resolve import description
@@ -130,7 +130,8 @@ class JITKernel:
         block's index, or a tuple per grid axis. Raises for a line, buffer or block that does not
         exist.
         """
-        bound = self._signature.bind(args, {})
+        # Outputs hold what memory holds before the first write, as on the emulator.
+        bound = Signature(self.ir, self.out_idx).bind(args, {})
         program = emulated(self._program, self.ir)
         return observe(program, self.ir, _by_name(bound), buffer=buffer, after=after, block=block)
 
