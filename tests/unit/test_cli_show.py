@@ -116,7 +116,7 @@ def test_the_emulator_has_neither_threads_nor_instructions(command):
     assert "no thread stage on emulate:sm_90a" in err
     code, _, err = command("show", "kernels.py::emulated", "--asm")
     assert code == 1
-    assert "there is no assembly of kernel" in err
+    assert "there is no assembly of kernel for emulate" in err
 
 
 def test_show_uses_the_cache(command, folder):

@@ -130,6 +130,16 @@ def test_the_source_alone(tmp_path, target, suffix):
     assert file.read_text() == kernels[0].get_kernel_source() == kernels[1].get_kernel_source()
 
 
+def test_the_folder_of_upstream_for_generated_sources(tmp_path):
+    @tilelang.jit(out_idx=-1, target="cpu", debug_root_path=str(tmp_path / "sources"))
+    def made(n):
+        return doubled(n)
+
+    kernel = made(40)
+    (file,) = (tmp_path / "sources").iterdir()
+    assert file.read_text() == kernel.get_kernel_source()
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_folder_that_cannot_be_written_is_an_error(monkeypatch, tmp_path, target):
     (tmp_path / "file").write_text("")

@@ -24,6 +24,7 @@ from tilelang.frontend.eager import EagerFunction, Probe, is_eager, probe, read_
 from tilelang.ir.expr import Var
 from tilelang.ir.tile import Param
 from tilelang.isa.target import TargetLike
+from tilelang.options import PassConfigKey
 from tilelang.runtime.captured import captured, frozen
 from tilelang.runtime.compile import compile
 from tilelang.runtime.kernel import JITKernel
@@ -302,14 +303,11 @@ def jit(
 
     See `compile` for the settings. A function that makes a `@T.prim_func` is lazy: its arguments
     are compile-time, and its call gives the kernel. A function that is itself the kernel is eager:
-    its call takes the tensors, and runs.
+    its call takes the tensors, and runs. `debug_root_path` is a folder for the generated sources.
     """
     if debug_root_path is not None:
-        raise error(
-            "option",
-            "debug_root_path is not supported yet",
-            help="use `kernel.get_kernel_source()`",
-        )
+        where = {PassConfigKey.CUDA_KERNELS_OUTPUT_DIR: debug_root_path}
+        pass_configs = {**where, **(pass_configs or {})}
     settings = {
         "out_idx": out_idx,
         "target": target,

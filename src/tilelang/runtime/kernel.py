@@ -147,9 +147,9 @@ class JITKernel:
         if text is None:
             raise error(
                 "target",
-                f"there is no assembly of {self.ir.name}: the emulator runs it",
+                f"there is no assembly of {self.ir.name} for {self.target}",
                 self.ir.loc,
-                expected="a kernel that runs as machine code, as with target='cpu'",
+                expected="a kernel that runs as machine code of the CPU",
                 got=f"target='{self._target}'",
             )
         return text
