@@ -19,7 +19,7 @@ from emulator_build import (
     st,
     var,
 )
-from lower_build import check_lowered, lowered
+from lower_build import check_lowered, check_native, lowered
 from thread_interpreter import AssertionFailed, run
 from tilelang.dtypes import DType
 from tilelang.ir.expr import BOOL, AtomicLoad, Cast, Var, const
@@ -52,7 +52,7 @@ from tilelang.ir.tile import (
     ThreadReturn,
 )
 
-I64 = DType("int64")
+I64, U32 = DType("int64"), DType("uint32")
 RNG = np.random.default_rng(0)
 i, j, k, n, bx = (var(x) for x in ("i", "j", "k", "n", "bx"))
 
@@ -187,17 +187,27 @@ COLLECTIVE = [
     ("syncthreads_or", (op("<", TX, 0),), (), I32),
     ("syncthreads_and", (op("<", TX, 64),), (), I32),
     ("elect", (), (64,), BOOL),
+    ("shfl_up", (Cast(TX, F32), const(33)), (32, -1), F32),
+    ("shfl_sync", (Cast(TX, F32), op("-", 3, TX)), (8, -1), F32),
+    ("warp_reduce_bitor", (op("%", mul(TX, 7), 32),), (), I32),
+    ("match_any_sync", (op("//", op("%", mul(TX, 7), 13), 4),), (0xFFFFFFFF,), U32),
+    ("match_any_sync", (Cast(op("%", TX, 3), F32),), (0x0FF0,), U32),
+    ("match_all_sync", (op("//", TX, 32),), (0xFFFFFFFF,), U32),
+    ("match_all_sync", (op("//", TX, 40),), (0xFFFFFFFF,), U32),
+    ("match_all_sync", (op("//", op("%", TX, 32), 8),), (0xFF00,), U32),
+    ("match_all_sync", (op("//", op("%", TX, 32), 8),), (0xFF000F00,), U32),
 ]
 
 
+@pytest.mark.parametrize("count", [64, 45])
 @pytest.mark.parametrize(
     ("fn", "args", "params", "dtype"), COLLECTIVE, ids=[c[0] for c in COLLECTIVE]
 )
-def test_what_threads_of_a_warp_do_together(fn, args, params, dtype):
-    C = buf("C", dtype, 64)
+def test_what_threads_of_a_warp_do_together(fn, args, params, dtype, count):
+    C = buf("C", dtype, count)
     got = Var("got", dtype)
     body = (Collective(fn, args, got, params=params), st(C, TX, got))
-    check_lowered(kernel([C], *body, threads=(64,)), C=np.zeros(64, dtype.numpy))
+    check_native(kernel([C], *body, threads=(count,)), C=np.zeros(count, dtype.numpy))
 
 
 BARRIER = buf("m", "uint64", 2, scope="shared.barrier")

@@ -14,6 +14,7 @@ from tilelang.ir.expr import (
     BOOL,
     Binary,
     BinaryOp,
+    Bitcast,
     Buffer,
     Cast,
     Const,
@@ -25,7 +26,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.special import Collective
-from tilelang.ir.tile import Alloc, Block, Let, Stmt, Store
+from tilelang.ir.tile import Alloc, Block, If, Let, Stmt, Store
 from tilelang.passes.build import (
     Names,
     as_type,
@@ -37,12 +38,11 @@ from tilelang.passes.build import (
     serial,
     set_scalar,
     times,
-    unsupported,
     variable,
 )
 
 WARP = 32
-I32 = DType("int32")
+I32, U32 = DType("int32"), DType("uint32")
 
 
 def expand_collective(stmt: Collective, index: Expr, count: int, names: Names) -> Block:
@@ -51,10 +51,7 @@ def expand_collective(stmt: Collective, index: Expr, count: int, names: Names) -
     `index` is the place of a thread among the `count` threads of its block.
     """
     job = _Job(stmt, index, count, names)
-    maker = _MAKERS.get(stmt.fn)
-    if maker is None:
-        raise unsupported(stmt, f"T.{stmt.fn}")
-    return maker(job)
+    return _MAKERS[stmt.fn](job)
 
 
 class _Job:
@@ -130,7 +127,8 @@ def _shuffle(job: _Job) -> Block:
 
     def value(t: Var) -> Expr:
         lane = _lane(t)
-        other = as_type(Load(job.given[1], (t,)), I32)
+        # The instruction takes five bits.
+        other = Binary(BinaryOp.FLOORMOD, as_type(Load(job.given[1], (t,)), I32), const(WARP))
         base = times(Binary(BinaryOp.FLOORDIV, lane, const(width)), width)
         upper = plus(base, width)
         match kind:
@@ -207,6 +205,77 @@ def _ballot(job: _Job) -> Block:
     return job.around(job.by_group(WARP, Const(0, wide), step))
 
 
+def _over_lanes(
+    job: _Job, into: Buffer, start: Expr, step: Callable[[Expr, Expr, Buffer], Expr]
+) -> Block:
+    """Gives each thread `step(t, lane, acc)` folded over the lanes of its warp that exist and that
+    the mask names.
+    """
+    t, lane = job.names.var("t"), job.names.var("lane")
+    acc, declare = variable("fold", start.dtype, job.names, job.loc)
+    taken = both((compare(BinaryOp.LT, _lane_of_warp(t, lane), job.count), job.named(lane)))
+    more: Block = (set_scalar(acc, step(t, lane, acc), job.loc),)
+    body: Block = (
+        declare,
+        set_scalar(acc, start, job.loc),
+        serial(lane, WARP, (If(taken, more, loc=job.loc),), job.loc),
+        Store(into, (t,), get_scalar(acc), loc=job.loc),
+    )
+    return (serial(t, job.count, body, job.loc),)
+
+
+def _lane_of_warp(t: Expr, lane: Expr) -> Expr:
+    return plus(minus(t, _lane(t)), lane)
+
+
+def _equal_lanes(job: _Job, into: Buffer) -> Block:
+    """The lanes that hold the same bits as a thread, as bits."""
+    given = job.given[0]
+
+    def word(t: Expr) -> Expr:
+        x = Load(given, (t,))
+        return Bitcast(x, DType(f"uint{x.dtype.bits}")) if x.dtype.is_float else x
+
+    def step(t: Expr, lane: Expr, acc: Buffer) -> Expr:
+        same = compare(BinaryOp.EQ, word(t), word(_lane_of_warp(t, lane)))
+        bit = Binary(BinaryOp.SHL, Const(1, U32), as_type(lane, U32))
+        joined = Binary(BinaryOp.BITOR, get_scalar(acc), bit)
+        return Select(same, joined, get_scalar(acc))
+
+    return _over_lanes(job, into, Const(0, U32), step)
+
+
+def _match_any(job: _Job) -> Block:
+    return job.around(_equal_lanes(job, job.out))
+
+
+def _match_all(job: _Job) -> Block:
+    """All agree if each named lane sees all named lanes."""
+    equal = job.array("equal", U32)
+    mask = job.mask & 0xFFFFFFFF
+    last = mask & ((1 << (job.count % WARP or WARP)) - 1)
+
+    def everyone(t: Expr) -> Expr:
+        whole = compare(BinaryOp.LE, _lane_of_warp(t, const(WARP)), job.count)
+        return Select(whole, Const(mask, U32), Const(last, U32))
+
+    def step(t: Expr, lane: Expr, acc: Buffer) -> Expr:
+        seen = compare(BinaryOp.EQ, Load(equal, (_lane_of_warp(t, lane),)), everyone(t))
+        return Select(seen, get_scalar(acc), Const(0, U32))
+
+    t = job.names.var("t")
+    agreed = Binary(BinaryOp.NE, Load(job.out, (t,)), Const(0, U32))
+    result = Select(agreed, everyone(t), Const(0, U32))
+    return job.around(
+        (
+            Alloc(equal, loc=job.loc),
+            *_equal_lanes(job, equal),
+            *_over_lanes(job, job.out, Const(1, U32), step),
+            serial(t, job.count, (Store(job.out, (t,), result, loc=job.loc),), job.loc),
+        )
+    )
+
+
 def _block_count(job: _Job) -> Block:
     def step(t: Expr, acc: Buffer) -> Block:
         return (set_scalar(acc, plus(get_scalar(acc), _count(job, t, 0)), job.loc),)
@@ -224,21 +293,43 @@ _FOLDS = {
 
 
 def _reduce(job: _Job) -> Block:
-    """A butterfly over the warp, as the hardware adds: partners 16, 8, 4, 2 and 1 lanes away."""
+    """A butterfly over the warp, as the hardware adds: partners 16, 8, 4, 2 and 1 lanes away.
+
+    Lanes that do not exist are left out: they hold what their first partner that exists gives them.
+    """
     op, dtype = _FOLDS[job.stmt.fn], job.out.dtype
-    if job.count % WARP:
-        raise unsupported(job.stmt, f"T.{job.stmt.fn} of a warp that is not whole")
-    other = job.array("partner", dtype)
-    steps: list[Stmt] = [Alloc(other, loc=job.loc)]
-    source, into = job.given[0], other
+    whole = -(-job.count // WARP) * WARP
+    tail = (1 << (job.count % WARP or WARP)) - 1
+    stages = [job.names.buffer("partner", dtype, (whole,), "shared.dyn") for _ in range(2)]
+    steps: list[Stmt] = [Alloc(b, loc=job.loc) for b in stages]
+    t = job.names.var("t")
+    first = Store(stages[0], (t,), Load(job.given[0], (t,)), loc=job.loc)
+    steps.append(serial(t, job.count, (first,), job.loc))
     for distance in (16, 8, 4, 2, 1):
-        t = job.names.var("t")
+        t, (source, into) = job.names.var("t"), stages
         there = Binary(BinaryOp.BITXOR, t, const(distance))
-        value = Binary(op, Load(source, (t,)), Load(source, (there,)))
-        steps.append(serial(t, job.count, (Store(into, (t,), value, loc=job.loc),), job.loc))
-        source, into = into, source
-    last = source
-    return job.around((*steps, *job.each(lambda t: Load(last, (t,)))))
+        own, other = Load(source, (t,)), Load(source, (there,))
+        mine, theirs = (_exists(x, tail, whole) for x in (t, there))
+        joined = Select(theirs, Binary(op, own, other), own)
+        value = Select(mine, joined, other)
+        steps.append(serial(t, whole, (Store(into, (t,), value, loc=job.loc),), job.loc))
+        tail = _with_partners(tail, distance)
+        stages.reverse()
+    return job.around((*steps, *job.each(lambda t: Load(stages[0], (t,)))))
+
+
+def _exists(t: Expr, tail: int, whole: int) -> Expr:
+    """Whether a thread of the last warp, of which `tail` are there, or of another one is there."""
+    if tail == 0xFFFFFFFF:
+        return Const(True, BOOL)
+    bit = Binary(BinaryOp.SHR, Const(tail, U32), as_type(_lane(t), U32))
+    there = Binary(BinaryOp.EQ, Binary(BinaryOp.BITAND, bit, Const(1, U32)), Const(1, U32))
+    return Binary(BinaryOp.OR, compare(BinaryOp.LT, t, whole - WARP), there)
+
+
+def _with_partners(lanes: int, distance: int) -> int:
+    """The lanes that are there, or whose partner is."""
+    return sum(1 << k for k in range(WARP) if lanes >> k & 1 or lanes >> (k ^ distance) & 1)
 
 
 def _elect(job: _Job) -> Block:
@@ -256,6 +347,8 @@ _MAKERS: dict[str, Callable[[_Job], Block]] = {
     **dict.fromkeys(("all_sync", "syncthreads_and"), _all),
     **dict.fromkeys(("ballot_sync", "activemask"), _ballot),
     **dict.fromkeys(_FOLDS, _reduce),
+    "match_any_sync": _match_any,
+    "match_all_sync": _match_all,
     "syncthreads_count": _block_count,
     "elect": _elect,
 }
