@@ -278,16 +278,21 @@ def launching(blocks, goal):
     return [name, f"{took * 1e6:.1f} us", "", "", f"{goal * 1e6:.0f} us" + late(took, goal)]
 
 
-def memory():
-    """A row: the peak of a process that does nothing but compile the attention kernel."""
-    code = "import cpu, resource, tilelang; tilelang.compile(cpu.attention()[0], target='cpu')"
-    code += "; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+def peak_of(code):
+    """What the peak of a process of its own is after each line of output of `code`, in MB."""
+    head = "import cpu, resource, tilelang\n"
+    head += "def peak(): print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     env = {**os.environ, "TILELANG_DISABLE_CACHE": "1", "PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True
+        [sys.executable, "-c", head + code], env=env, check=True, capture_output=True, text=True
     )
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
-    peak = int(done.stdout) * unit / 1e6
+    return [int(line) * unit / 1e6 for line in done.stdout.split()]
+
+
+def memory():
+    """A row: the peak of a process that does nothing but compile the attention kernel."""
+    (peak,) = peak_of("tilelang.compile(cpu.attention()[0], target='cpu')\npeak()")
     return [
         "peak memory of compiling attention",
         f"{peak:.0f} MB",
@@ -295,6 +300,25 @@ def memory():
         "",
         "300 MB" + late(peak, 300),
     ]
+
+
+def adding(n):
+    """One of many kernels that differ in a number."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), F32)):
+        with T.Kernel(1, threads=1):
+            A[0] = A[0] + float(n)
+
+    return tilelang.compile(kernel, target="cpu")
+
+
+def growth():
+    """A row: how far the peak of a process moves from its 200th kernel to its 1,000th."""
+    turns = "for n in range({}): cpu.adding(n)\npeak()\n"
+    before, after = peak_of(turns.format("200") + turns.format("200, 1000"))
+    grown = after - before
+    return ["growth over 800 more kernels", f"{grown:.1f} MB", "", "", "10 MB" + late(grown, 10)]
 
 
 HEAD = ["", "native", "NumPy", "NumPy / native", "goal"]
@@ -325,7 +349,7 @@ def main(args):
     """Run the rows of these names, or all, and print the table."""
     rows = [against_numpy(name) for name in AGAINST_NUMPY if not args.names or name in args.names]
     if not args.names:
-        rows += [*compiling(), launching(1, 5e-6), launching(2, 25e-6), memory()]
+        rows += [*compiling(), launching(1, 5e-6), launching(2, 25e-6), memory(), growth()]
     print(table(rows))
     if args.write:
         head, start, rest = PAGE.read_text().partition("<!-- cpu -->\n")
