@@ -27,6 +27,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.thread import Array
 from tilelang.ir.tile import Alloc, Block, For, Function, Launch, LoopKind, Parallel, Stmt, Store
 
 
@@ -92,7 +93,7 @@ class Renamer:
 
     def of(self, node: Node) -> Node:
         """A copy of a node; what was defined in nodes copied before has its new name."""
-        if isinstance(node, (Var, Buffer)):
+        if isinstance(node, (Var, Buffer, Array)):
             found = self.map.get(node.name)
             if found is not None:
                 return found
@@ -129,9 +130,9 @@ class Renamer:
         """New names for what a field defines."""
         if isinstance(old, tuple):
             return tuple(self.bind(x) for x in cast("tuple[Any, ...]", old))
-        if not isinstance(old, (Var, Buffer)):
+        if not isinstance(old, (Var, Buffer, Array)):
             return old
-        inner = old if isinstance(old, Var) else cast("Buffer", self.fresh_shape(old))
+        inner = cast("Buffer", self.fresh_shape(old)) if isinstance(old, Buffer) else old
         new = inner.with_(name=self.names.name(old.name))
         self.map[old.name] = new
         return new

@@ -366,7 +366,7 @@ class _Lowering:
 
     def while_(self, stmt: While, env: Env) -> Block:
         """A loop whose condition is evaluated before each round, with its assertions."""
-        if any(isinstance(n, AtomicLoad) for n in stmt.walk()):
+        if not self.many and any(isinstance(n, AtomicLoad) for n in stmt.walk()):
             raise unsupported(stmt, "a loop that waits for another block")
         x = self.acc.begin(env)
         cond = x.expr(stmt.cond)

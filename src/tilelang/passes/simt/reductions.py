@@ -8,6 +8,9 @@ shared memory for those that do not, and the result in every thread that holds i
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from tilelang.dtypes import DType
 from tilelang.errors import error
 from tilelang.ir.expr import (
@@ -94,10 +97,11 @@ class _Job:
         across = [d for d in self.spread.on(self.axis) if d.thread]
         far: list[Digit] = []
         for d in across:
-            if self.in_warp(d):
-                out += self.shuffles(acc, d)
-            else:
-                far.append(d)
+            near = self.in_warp(d)
+            if near > 1:
+                out += self.shuffles(acc, replace(d, size=near))
+            if near < d.size:
+                far.append(replace(d, size=d.size // near, thread=d.thread * near))
         if far:
             out += self.exchange(acc, far)
         return (*out, *self.finish(acc))
@@ -159,10 +163,11 @@ class _Job:
 
     # Between threads -----------------------------------------------------------------------------
 
-    def in_warp(self, d: Digit) -> bool:
-        """Whether a thread digit can be walked by shuffles."""
-        binary = d.size & (d.size - 1) == 0 and d.thread & (d.thread - 1) == 0
-        return binary and d.thread * d.size <= WARP and self.t.count % WARP == 0
+    def in_warp(self, d: Digit) -> int:
+        """How many values of a thread digit, the fastest ones, shuffles walk."""
+        if d.thread & (d.thread - 1) or self.t.count % WARP or d.thread >= WARP:
+            return 1
+        return math.gcd(d.size, WARP // d.thread)
 
     def shuffles(self, acc: Buffer, d: Digit) -> Block:
         """A butterfly over the lanes of one digit."""
