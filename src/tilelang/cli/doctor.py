@@ -24,7 +24,7 @@ from tilelang.cli import tables
 from tilelang.errors import TileError
 from tilelang.options import ineffective, options_from
 from tilelang.runtime.installation import foreign_owners
-from tilelang.runtime.resolve import description, resolve
+from tilelang.runtime.resolve import description, resolve, why_no_gpu
 from tilelang.targets import CHIPS
 from tilelang.targets import target as parse_target
 
@@ -38,9 +38,8 @@ _USES = {
     "llvmlite": "the native CPU target",
     "rich": "tables on a terminal",
     "torch": "tensors as arguments and results",
-    "cuda-bindings": "launching on NVIDIA GPUs, which is not built in this version",
-    "nvidia-cuda-nvrtc": "compiling for NVIDIA GPUs, which is not built in this version",
-    "nvidia-cuda-runtime": "NVIDIA's fp16/bf16/fp8 headers, not used in this version",
+    "nvidia-cuda-nvrtc": "compiling for NVIDIA GPUs",
+    "nvidia-cuda-runtime": "NVIDIA's headers, for device code of an author's own",
     "z3-solver": "proofs of `check`, which does without in this version",
     "ascendnpu-ir": "checks of Ascend code, not used in this version",
 }
@@ -138,6 +137,8 @@ def _verdict(name: str) -> str:
         return exc.diagnostics[0].message.partition("cannot run here: ")[2] or str(exc)
     if target.mode == "emulate":
         return f"runs: {target.describe()}"
+    if target.backend == "cuda" and (why := why_no_gpu()) is not None:
+        return f"compiles for {target.chip.name if target.chip else 'no chip'}; {why}"
     return f"runs: {description(target, native=True)}"
 
 

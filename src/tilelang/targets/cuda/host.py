@@ -65,6 +65,10 @@ _PLAIN = {
     BinaryOp.BITXOR: "^",
     **{op: op.value for op in BinaryOp if op.is_compare or op.is_logical},
 }
+_FLOAT = frozenset(
+    {BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, *(op for op in BinaryOp if op.is_compare)}
+)
+"""What Python does with floats as float64 does."""
 _CALLS = {
     BinaryOp.MIN: "min",
     BinaryOp.MAX: "max",
@@ -74,6 +78,9 @@ _CALLS = {
     BinaryOp.TRUNCDIV: "truncdiv",
     BinaryOp.TRUNCMOD: "truncmod",
 }
+
+
+F64 = DType("float64")
 
 
 @dataclass(frozen=True)
@@ -222,7 +229,9 @@ class HostWriter:
         match e:
             case Const():
                 return (
-                    repr(e.value) if int_value(e) is not None or e.type.is_bool else self._other(e)
+                    repr(e.value)
+                    if int_value(e) is not None or e.type.is_bool or e.type == F64
+                    else self._other(e)
                 )
             case Var():
                 return self.names[e.name]
@@ -231,6 +240,8 @@ class HostWriter:
                 return f"({self.names[array.name]} + {self.of(e.index)} * {size})"
             case Binary() if is_countable(e.a.dtype):
                 return self._binary(e)
+            case Binary(op=op) if e.a.dtype == F64 and op in _FLOAT:
+                return f"({self.of(e.a)} {op.value} {self.of(e.b)})"
             case Unary(op=UnaryOp.NOT):
                 return f"(not {self.of(e.a)})"
             case Unary() if is_countable(e.dtype) and not e.dtype.is_bool:
@@ -260,6 +271,8 @@ class HostWriter:
         a = self.of(e.a)
         if e.type.is_bool:
             return f"({a} != 0)"
+        if e.type == F64 and not e.a.dtype.is_handle:
+            return f"float({a})"
         if not (is_countable(e.type) or e.type.is_handle):
             return self._other(e)
         src = e.a.dtype
@@ -281,7 +294,9 @@ class HostWriter:
         return f"host.evaluate({number}, {{{values}}})"
 
 
-_TAKEN = frozenset({"host", "run", "min", "max", "int", "print", "range", *_CALLS.values()})
+_TAKEN = frozenset(
+    {"host", "run", "min", "max", "int", "float", "print", "range", *_CALLS.values()}
+)
 
 
 def truncdiv(a: int, b: int) -> int:
