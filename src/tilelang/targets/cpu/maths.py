@@ -3,8 +3,9 @@
 What enters: the name of a row of `ir/functions.py`, and values of one dtype: float32, float64, or
 an integer of whole bytes. What leaves: the result; its meaning is `emulator/numerics.py`.
 
-float32 functions are straight-line code, but for fmod, which calls the C library and is not
-vectorised. So do the float64 functions in `_LIBRARY`: its symbols are in the running process.
+float32 functions are straight-line code without calls, so that loops around them are vectorised;
+so are the float64 functions but for those in `_LIBRARY` and fmod, which are calls of the C library,
+whose symbols the running process has.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tilelang.targets.cpu import exponential as e
 from tilelang.targets.cpu import trigonometry as t
 from tilelang.targets.cpu.arithmetic import Ops
 from tilelang.targets.cpu.exact import ieee
-from tilelang.targets.cpu.operators import is_number
+from tilelang.targets.cpu.operators import is_number, remainder
 from tilelang.targets.cpu.text import Code, Value, element_of, int_bits, lanes_of, mangled
 
 Body = Callable[..., Value]
@@ -82,10 +83,6 @@ def _inverse_root(ops: Ops, x: Value) -> Value:
     return ops.div(1.0, ops.sqrt(x))
 
 
-def _remainder(ops: Ops, x: Value, y: Value) -> Value:
-    return ops.code.op("frem", x, y)
-
-
 _DIRECT: dict[str, Body] = {
     "abs": _intrinsic("fabs"),
     "floor": _intrinsic("floor"),
@@ -97,7 +94,7 @@ _DIRECT: dict[str, Body] = {
     "copysign": _intrinsic("copysign"),
     "fma": _intrinsic("fma"),
     "fmul": Ops.mul,
-    "fmod": _remainder,
+    "fmod": remainder,
     "fast_rcp": _inverse,
     "rsqrt": _inverse_root,
     "clamp": _clamp,

@@ -12,7 +12,7 @@ import re
 from tilelang.dtypes import DType
 from tilelang.errors import InternalError
 from tilelang.ir.expr import BinaryOp, UnaryOp
-from tilelang.targets.cpu.arithmetic import Ops
+from tilelang.targets.cpu.arithmetic import Ops, has_fma
 from tilelang.targets.cpu.text import Code, Value, element_of, int_bits, lanes_of, vector
 from tilelang.targets.cpu.types import value_type
 
@@ -105,7 +105,7 @@ def _float(ops: Ops, op: BinaryOp, a: Value, b: Value) -> Value:
         case BinaryOp.TRUNCDIV:
             return ops.code.intrinsic("trunc", ops.div(a, b))
         case BinaryOp.TRUNCMOD:
-            return ops.code.op("frem", a, b)
+            return remainder(ops, a, b)
         case BinaryOp.FLOORDIV:
             return ops.inlined("floordiv", [a, b], a.type, _floordiv)
         case BinaryOp.FLOORMOD:
@@ -128,9 +128,39 @@ def is_number(x: Value) -> bool:
     return found is not None and int(found[1], 16) & (2**63 - 1) <= 0x7FF0000000000000
 
 
+def remainder(ops: Ops, a: Value, b: Value) -> Value:
+    """C's fmod: exact, with the sign of a. That of float64 is a call of the C library."""
+    if element_of(a.type) == "double":
+        return ops.code.op("frem", a, b)
+    return ops.inlined("fmod", [a, b], a.type, _long_division)
+
+
+def _long_division(ops: Ops, a: Value, b: Value) -> Value:
+    """fmod of float32 in float64, some binary places of the quotient at a time.
+
+    A digit of the quotient may be wrong by one: the rest is then negative or too large, which the
+    next digit makes good. Each rest is exact: it has hardly more places than b, and none below the
+    last one of a and b.
+    """
+    inf = float("inf")
+    places = 48 if has_fma() else 28  # a digit times b must be exact where it is rounded by itself
+    rest, by = (ops.cast("fpext", ops.abs(x), "double") for x in (a, b))
+    inverse = ops.div(1.0, by)
+    for k in range(276 // places, -1, -1):  # the largest quotient is below 2**277
+        scale = 2.0 ** (k * places)
+        digit = ops.code.intrinsic("floor", ops.mul(rest, ops.mul(inverse, 1 / scale)))
+        rest = ops.fma(ops.neg(digit), ops.mul(by, scale), rest)
+    rest = ops.select(ops.cmp("olt", rest, 0.0), ops.add(rest, by), rest)
+    rest = ops.select(ops.cmp("oge", rest, by), ops.sub(rest, by), rest)
+    found = ops.copysign(ops.cast("fptrunc", rest, "float"), a)
+    # Of an infinite divisor, a itself is the rest; of zero, and of an infinite a, there is none.
+    whole = ops.and_(ops.cmp("oeq", ops.abs(b), inf), ops.cmp("olt", ops.abs(a), inf))
+    return ops.select(whole, a, found)
+
+
 def _remainder(ops: Ops, a: Value, b: Value) -> tuple[Value, Value]:
     """C's remainder, and whether Python's differs from it by b."""
-    rest = ops.code.op("frem", a, b)
+    rest = remainder(ops, a, b)
     apart = ops.cmp("ne", ops.cmp("olt", b, 0.0), ops.cmp("olt", rest, 0.0))
     return rest, ops.and_(ops.cmp("une", rest, 0.0), apart)
 

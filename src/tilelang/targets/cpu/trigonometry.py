@@ -5,7 +5,7 @@ computed in float64 and rounded once, so that the error is hardly above half a u
 place. No branch, no call, no table in memory: loops around them are vectorised.
 
 Reduction by pi/2 is exact enough for all arguments (Payne and Hanek): of 2/pi only the bits count
-that make no multiple of 4 turns. They are cut in parts of 29 bits, so that a part times a float32
+that do not make whole turns. They are cut in parts of 29 bits, so that a part times a float32
 is exact in float64, and the size of the argument chooses one of four windows of three parts.
 """
 
@@ -62,7 +62,7 @@ def _single(ops: Ops, x: Value) -> Value:
 
 
 def _turns(ops: Ops, x: Value) -> tuple[Value, Value, Value]:
-    """x * 2/pi without multiples of 4, as three numbers; the last is the smallest."""
+    """x * 2/pi without multiples of 8, as three numbers; the last is the smallest."""
     size = ops.abs(x)
     parts: list[Value] = []
     for first, column in ((0, 0), (1, 0), (1, 1)):
@@ -72,8 +72,8 @@ def _turns(ops: Ops, x: Value) -> tuple[Value, Value, Value]:
         parts.append(ops.mul(x, found))
 
     def reduced(t: Value) -> Value:
-        whole = ops.code.intrinsic("rint", ops.mul(t, 0.25))
-        return ops.sub(t, ops.mul(whole, 4.0))
+        magic = 1.5 * 2.0**55  # its last place is 8, and t is not above 2**54
+        return ops.sub(t, ops.sub(ops.add(t, magic), magic))
 
     return reduced(parts[0]), reduced(parts[1]), parts[2]
 
