@@ -428,3 +428,42 @@ def test_a_value_prints_as_in_the_text_form():
     x, y = T.dynamic("x, y")
     assert repr((x + 1) * y) == "(x + 1) * y"
     assert hash(x) == hash(T.dynamic("x"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "uint32", "int64", "uint64"])
+def test_a_literal_in_bitwise_operators_and_shifts_takes_the_type_of_the_other_operand(dtype):
+    """As upstream's IR has it, unlike in sums, where the literal is an int32."""
+    seen = []
+
+    @T.prim_func
+    def k(A: T.Tensor((1,), dtype)):
+        with T.Kernel(1, threads=1):
+            x = A[0]
+            seen.extend(str(v.dtype) for v in (x & 5, x | 5, x ^ 5, x << 3, x >> 3, 5 & x, 5 << x))
+            seen.append(str((x & -1).dtype))
+
+    assert seen == [dtype] * 8
+
+
+def test_a_literal_that_the_type_of_the_other_operand_does_not_hold_is_an_int32():
+    seen = []
+
+    @T.prim_func
+    def k(A: T.Tensor((1,), "uint8")):
+        with T.Kernel(1, threads=1):
+            seen.extend(str(v.dtype) for v in (A[0] & 300, A[0] + 5))
+
+    assert seen == ["int32", "int32"]
+
+
+def test_a_shift_of_a_byte_by_a_literal_wraps():
+    @T.prim_func
+    def k(A: T.Tensor((4,), "uint8"), B: T.Tensor((4,), "uint8")):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(4):
+                B[i] = (A[i] << 4) >> 4
+
+    a = np.array([0x0F, 0xF0, 0xFF, 0x13], np.uint8)
+    b = np.zeros(4, np.uint8)
+    compiled(k)(a, b)
+    assert b.tolist() == [0x0F, 0x00, 0x0F, 0x03]

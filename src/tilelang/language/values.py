@@ -473,11 +473,12 @@ def _need_integers(op: BinaryOp, spelling: str, dtype: DType) -> None:
             got=str(dtype),
             help="`T.reinterpret(x, 'uint32')` gives the bits of a float" if op in _BITWISE else "",
         )
+_BITS = _BITWISE | {BinaryOp.SHL, BinaryOp.SHR}
 
 
 def divide(a: Any, b: Any) -> Value:
     """`a / b`. Signed integers are refused: neither C nor Python division is plainly meant."""
-    x, y = promoted(a, b)
+    x, y = promoted(*(_of_one_width(a, b) if op in _BITS else (a, b)))
     if x.dtype.kind in ("int", "bool"):
         raise _refuse(
             "dtype",
@@ -487,6 +488,23 @@ def divide(a: Any, b: Any) -> Value:
             help="use `//` (floor), `T.truncdiv` (toward zero), `T.ceildiv` (up), "
             "or cast to a float first",
         )
+def _of_one_width(a: Any, b: Any) -> tuple[Any, Any]:
+    """The operands of a bitwise operator or shift: a Python int takes the integer type of the other
+    operand where that holds it (a negative one wraps in an unsigned type), and int32 otherwise.
+    """
+    return _with_type_of(a, b), _with_type_of(b, a)
+
+
+def _with_type_of(x: Any, other: Any) -> Any:
+    if isinstance(x, bool) or not isinstance(x, int) or isinstance(other, (int, float)):
+        return x
+    dtype = as_expr(other).dtype
+    if dtype.kind not in ("int", "uint") or dtype.lanes > 1:
+        return x
+    wraps = dtype.kind == "uint" and x < 0
+    return constant(x, dtype) if wraps or dtype.min <= x <= dtype.max else x
+
+
     op = BinaryOp.TRUNCDIV if x.dtype.kind == "uint" else BinaryOp.DIV
     return Value(fold(Binary(op, x, y)))
 
