@@ -8,6 +8,7 @@ sizes that were lowered and a line CHECK for every check of its own that the pro
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import resource
 import sys
@@ -16,7 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from gpuless import CudaIsCpu, pretend_gpu
+from gpuless import CudaIsCpu, capability, pretend_gpu, processors
 from sizes import lower_main, lower_options
 
 # The calls and assertions by which programs compare results with a reference.
@@ -49,8 +50,9 @@ def redirect_targets(chip: str) -> None:
     module.resolve = redirected
     from tilelang.compat import devices
 
-    number = int("".join(c for c in chip if c.isdigit()))
-    devices.device_version = lambda device=0: divmod(number, 10)
+    devices.device_version = lambda device=0: capability(chip)
+    driver = importlib.import_module("tilelang.carver.arch.driver")
+    driver.get_num_sms = lambda device_id=0: processors(chip)  # pyright: ignore[reportAttributeAccessIssue]
     devices.MODEL = f"emulate:{chip}"
     for user in ("compile", "checking"):
         __import__(f"tilelang.runtime.{user}")
@@ -191,8 +193,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     sys.argv = [path]
     sys.path.insert(0, os.path.dirname(path))
-    number = int("".join(c for c in chip if c.isdigit()))
-    pretend_gpu(divmod(number, 10))
+    pretend_gpu(capability(chip))
     redirect_targets(chip)
     if how == "run" and os.path.basename(path).startswith("test_"):
         run_tests(path)

@@ -22,6 +22,16 @@ _DEVICES = {
 }
 
 
+def capability(chip: str) -> tuple[int, int]:
+    """The compute capability of a chip: (9, 0) for sm_90a."""
+    return divmod(int("".join(c for c in chip if c.isdigit())), 10)
+
+
+def processors(chip: str) -> int:
+    """The streaming multiprocessors of the device that stands for a chip."""
+    return _DEVICES[capability(chip)][1]
+
+
 def _on_cpu(x: Any) -> Any:
     """`x` with every CUDA device in it replaced by the CPU."""
     if isinstance(x, torch.device):
@@ -58,15 +68,15 @@ class _Event:
         return 1.0
 
 
-def pretend_gpu(capability: tuple[int, int] = (9, 0)) -> None:
+def pretend_gpu(version: tuple[int, int] = (9, 0)) -> None:
     """Make `torch.cuda` answer as on a machine with one GPU of this compute capability."""
-    name, processors = _DEVICES[capability]
-    major, minor = capability
+    name, count = _DEVICES[version]
+    major, minor = version
     properties = types.SimpleNamespace(
         name=name,
         major=major,
         minor=minor,
-        multi_processor_count=processors,
+        multi_processor_count=count,
         total_memory=80 << 30,
         L2_cache_size=50 << 20,
         shared_memory_per_block_optin=232448,
@@ -80,7 +90,7 @@ def pretend_gpu(capability: tuple[int, int] = (9, 0)) -> None:
         "empty_cache": lambda: None,
         "manual_seed": lambda *_: None,
         "manual_seed_all": lambda *_: None,
-        "get_device_capability": lambda *_: capability,
+        "get_device_capability": lambda *_: version,
         "get_device_properties": lambda *_: properties,
         "get_device_name": lambda *_: name,
         "is_bf16_supported": lambda *_: True,

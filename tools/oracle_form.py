@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +62,8 @@ class Side:
     def __init__(self, views: dict[str, Form] | None = None) -> None:
         self.numbers: dict[str, str] = {}
         self.views = views or {}
+        self.lets: dict[str, Form] = {}
+        self.inlined: dict[str, Form] = {}
         self.dtypes: dict[str, str] = {name: view[0] for name, view in self.views.items()}
 
     def number(self, name: str) -> Any:
@@ -76,6 +79,15 @@ class Side:
     def bind(self, name: str, number: str, dtype: str) -> None:
         """Give a name its number."""
         self.numbers[name], self.dtypes[name] = number, dtype
+
+    def inline(self, s: Stmt) -> bool:
+        """Let a name stand for its value from here on, where the value cannot change."""
+        if s.kind != "let" or _loads(s.fields["value"]):
+            return False
+        [(name, dtype)] = s.binds
+        self.dtypes[name] = dtype
+        self.inlined[name] = s.fields["value"]
+        return True
 
     def dtype(self, e: Form) -> str:  # noqa: PLR0911 - one for each kind
         """The dtype of an expression."""
@@ -115,12 +127,15 @@ class Side:
         match e[0]:
             case "const":
                 return ["const", e[1], rounded(e[2], e[1])]
+            case "var" if e[1] in self.inlined:
+                return self.canonical(self.inlined[e[1]])
             case "var":
                 return ["var", self.number(e[1])]
             case "load" | "address":
                 return [e[0], self.number(e[1]), self.canonical(e[2])]
             case "region":
-                return ["region", self.number(e[1]), self.canonical(e[2]), self.canonical(e[3])]
+                extents = [self._extent(x) for x in e[3]]
+                return ["region", self.number(e[1]), self.canonical(e[2]), extents]
             case "bin":
                 return self._binary(e)
             case "whole":
@@ -134,6 +149,16 @@ class Side:
             case _:
                 return [e[0], *(self.canonical(x) for x in e[1:])]
 
+    def _extent(self, e: Form) -> Any:
+        """An extent; a number where it is one once names are replaced by their values."""
+        plain = self.canonical(e)
+        if plain[0] == "const" or not self.lets:
+            return plain
+        outer, self.inlined = self.inlined, self.lets | self.inlined
+        known = self.canonical(e)
+        self.inlined = outer
+        return known if known[0] == "const" else plain
+
     def _binary(self, e: Form) -> Any:
         op, left, right = e[1], e[2], e[3]
         if op in _MIRRORED:
@@ -145,7 +170,7 @@ class Side:
             return ["const", a[1], rounded(_FOLD[op](_number(a[2]), _number(b[2])), a[1])]
         if op in ("and", "or"):
             return _logical(op, a, b)
-        return ["bin", op, a, b]
+        return _without_unit(op, a, b)
 
     def _int_compare(self, op: str, left: Form, right: Form) -> Any:
         """A comparison of integers: the difference of its sides against zero."""
@@ -177,6 +202,8 @@ class Side:
                 return _multiplied(self.polynomial(a), self.polynomial(b))
             case ["un", "-", a]:
                 return _added({}, self.polynomial(a), -1)
+            case ["var", name] if name in self.inlined:
+                return self.polynomial(self.inlined[name])
             case ["bin", "//" | "truncdiv" | "%" | "truncmod", a, b]:
                 return self._divided(e[1], a, b)
             case ["cast", dtype, a]:
@@ -207,6 +234,15 @@ class Side:
             return _constant(["const", INT32, _FOLD[op](x.get((), 0), y[()])])
         p, q = _written(x, self.dtype(a)), _written(y, self.dtype(b))
         return {(json.dumps(["bin", op, p, q]),): 1}
+
+
+def _loads(e: Any) -> bool:
+    """Whether a value depends on memory or on other threads."""
+    if isinstance(e, dict):
+        return any(_loads(v) for v in e.values())
+    if not isinstance(e, list):
+        return False
+    return e[:1] in (["load"], ["fn"]) or any(_loads(x) for x in e)
 
 
 Poly = dict[tuple[str, ...], int]
@@ -247,13 +283,24 @@ def _is_int(dtype: str) -> bool:
     return dtype.startswith(("int", "uint")) and "x" not in dtype
 
 
+def _without_unit(op: str, a: Any, b: Any) -> Any:
+    """A float operation; `x * 1`, `x / 1`, `x + 0` and `x - 0` are `x`, as upstream has them."""
+    unit = {"*": 1.0, "/": 1.0, "+": 0.0, "-": 0.0}.get(op)
+    if unit is not None and b[0] == "const" and _number(b[2]) == unit:
+        return a
+    if op in "+*" and a[0] == "const" and _number(a[2]) == unit:
+        return b
+    return ["bin", op, a, b]
+
+
 def _logical(op: str, a: Form, b: Form) -> Any:
     """`a and b`, with what is known left out."""
     neutral = 1 if op == "and" else 0
     for x, y in ((a, b), (b, a)):
         if x[0] == "const":
             return y if x[2] == neutral else ["const", "bool", 1 - neutral]
-    return ["bin", op, a, b]
+    parts = [y for x in (a, b) for y in (x[2:] if x[:2] == ["all", op] else [x])]
+    return ["all", op, *parts]
 
 
 def _number(x: Any) -> Any:
@@ -352,16 +399,27 @@ class Comparison:
         """Two sequences of statements. After statements of different kinds the rest of the sequence
         is not looked at, since it would not line up.
         """
-        for n, (x, y) in enumerate(zip(a, b, strict=False)):
-            if x.kind != y.kind:
+        n = m = 0
+        while n < len(a) and m < len(b):
+            x, y = a[n], b[m]
+            if x.kind == y.kind and (x.kind != "let" or _one_name(x, y)):
+                self.statement(f"{place}[{n}] {x.kind}", x, y)
+                n, m = n + 1, m + 1
+            elif self.right.inline(y):
+                m += 1
+            elif self.left.inline(x):
+                n += 1
+            elif x.kind == y.kind:
+                self.statement(f"{place}[{n}] {x.kind}", x, y)
+                n, m = n + 1, m + 1
+            else:
                 self.differ(f"{place}[{n}]", summary(x), summary(y))
                 return
-            self.statement(f"{place}[{n}] {x.kind}", x, y)
-        if len(a) != len(b):
-            longer = a if len(a) > len(b) else b
-            more = self.names[0] if longer is a else self.names[1]
-            extra = [summary(s) for s in longer[min(len(a), len(b)) :]]
-            self.found.append(f"{place}: only {more} has {'; '.join(extra[:3])}")
+        rest = [s for s in a[n:] if not self.left.inline(s)]
+        rest += [s for s in b[m:] if not self.right.inline(s)]
+        if rest:
+            more = self.names[0] if n < len(a) else self.names[1]
+            self.found.append(f"{place}: only {more} has {'; '.join(map(summary, rest[:3]))}")
 
     def statement(self, place: str, a: Stmt, b: Stmt) -> None:
         """Two statements of one kind."""
@@ -373,6 +431,9 @@ class Comparison:
             self._buffer(place, a.buffer, b.buffer)
         if len(a.binds) != len(b.binds):
             self.differ(f"{place} variables", str(a.binds), str(b.binds))
+        if a.kind == "let":
+            self.left.lets[a.binds[0][0]] = a.fields["value"]
+            self.right.lets[b.binds[0][0]] = b.fields["value"]
         for x, y in zip(a.binds, b.binds, strict=False):
             if x[1] != y[1]:
                 self.differ(f"{place} dtype of {x[0].split('@')[0]}", x[1], y[1])
@@ -399,6 +460,12 @@ class Comparison:
         number = f"{a[0].split('@')[0]}#{self._count}"
         self.left.bind(a[0], number, a[1])
         self.right.bind(b[0], number, b[1])
+
+
+def _one_name(a: Stmt, b: Stmt) -> bool:
+    """Whether two lets bind the same name of the program; a number behind it does not count."""
+    names = [re.sub(r"(_\d+)?$", "", s.binds[0][0].split("@")[0]) for s in (a, b)]
+    return names[0] == names[1]
 
 
 def summary(s: Stmt) -> str:

@@ -104,6 +104,11 @@ class Own:
             name, dtype = fields["result"][1:3]
             self.values[name] = ["fn", fields["fn"], dtype, fields["args"], *fields["params"]]
             return []
+        if kind == "Atomic" and fields["previous"] is not None:
+            name, dtype = fields["previous"][1:3]
+            update = [fields["dst"], fields["value"]]
+            self.values[name] = ["fn", f"atomic_{fields['op']}_ret", dtype, update]
+            return []
         if kind == "WarpSpecialize":
             return [self._specialized(fields["groups"], fields["body"], top)]
         if "hints" in fields:

@@ -63,7 +63,33 @@ class Upstream:
             handler = getattr(self, "_" + s[0].replace(" ", "_"), None)
             made = handler(s, top) if handler is not None else [Stmt(f"upstream's {s[0]}")]
             out.extend(made)
+        return self._folded(out, top)
+
+    def _folded(self, body: list[Stmt], top: Body) -> list[Stmt]:
+        """Reductions and scans without the copies to and from the buffers that upstream makes for
+        them, and without those buffers.
+        """
+        out = list(body)
+        for s in [s for s in body if s.kind in ("Reduce", "Scan")]:
+            source, result = s.fields["src"], s.fields["dst"]
+            if _temporary(source):
+                self._absorb(out, s, "src", source, top)
+            if _temporary(result):
+                self._absorb(out, s, "dst", result, top)
         return out
+
+    def _absorb(self, out: list[Stmt], s: Stmt, side: str, region: Form, top: Body) -> None:
+        """Let an operation work on what its temporary buffer is copied from or to."""
+        here = next(n for n, x in enumerate(out) if x is s)
+        copies = [(n, x) for n, x in enumerate(out) if x.kind == "Copy" and abs(n - here) <= 2]
+        for n, x in reversed(copies):
+            if n < here and x.fields["dst"] == region:
+                s.fields[side] = x.fields["src"]
+                del out[n]
+            elif n > here and x.fields["src"] == region:
+                s.fields[side] = x.fields["dst"]
+                del out[n]
+        top.buffers[:] = [b for b in top.buffers if b.buffer is None or b.buffer[0] != region[1]]
 
     def _alloc(self, s: Form, top: Body) -> list[Stmt]:
         self.side.dtypes[s[1]] = s[2]
@@ -180,6 +206,11 @@ class Upstream:
         if name == "tl.region":
             [_, buffer, mins] = values[0]
             return ["region", buffer, mins, values[2:]]
+        if name == "tl.access_ptr":  # neighbours along the last axis
+            [_, buffer, mins] = values[0]
+            return ["region", buffer, mins, [*[ONE] * (len(mins) - 1), values[1]]]
+        if name.endswith("_ret_elem_op"):
+            return ["fn", name.removeprefix("tl.").removesuffix("_elem_op"), dtype, values[:2]]
         if name in ("tirx.if_then_else", "tirx.Select"):
             return ["select", *values]
         if name in _BINARY_FN:
@@ -192,6 +223,12 @@ class Upstream:
             return ["bitcast", dtype, values[0]]
         short = _UNARY_FN.get(name) or name.split(".")[-1]
         return ["fn", short, dtype, values]
+
+
+def _temporary(region: Form) -> bool:
+    """Whether a region is of a buffer that upstream makes for a reduction or scan."""
+    name = region[1].split("@")[0]
+    return name.endswith("_frag") or name.startswith("scan_smem")
 
 
 # Facts on buffers, by upstream's name.
@@ -248,6 +285,29 @@ def _up_atomic(op: str) -> Any:
         return [Stmt("Atomic", {**fields, "memory_order": order})]
 
     return handler
+
+
+def _element_update(op: str) -> Any:
+    """An atomic update of one element."""
+
+    def handler(up: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+        order = _ORDERS[number(a[2])] if len(a) > 2 else "relaxed"
+        want = up.side.dtype(["load", a[0][1]])
+        value = a[1] if up.side.dtype(a[1]) == want else ["cast", want, a[1]]
+        fields = {"op": op, "dst": a[0], "value": value, "previous": None, "hints": {}}
+        return [Stmt("Atomic", {**fields, "memory_order": order})]
+
+    return handler
+
+
+def _up_cp_async(_: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+    fields = {"src": a[1], "dst": a[0], "commit": 0, "pred": (*a[3:], None)[0], "hints": {}}
+    return [Stmt("AsyncCopy", fields)]
+
+
+def _up_async_copy(_: Upstream, a: Form, notes: Any) -> list[Stmt]:
+    fields = {"src": a[0], "dst": a[1], "commit": 1, "pred": None, "hints": hints(notes)}
+    return [Stmt("AsyncCopy", fields)]
 
 
 def _up_im2col(_: Upstream, a: Form, _notes: Any) -> list[Stmt]:
@@ -328,6 +388,12 @@ _UPSTREAM_OPS: dict[str, Any] = {
     "tl.tileop.atomicmax": _up_atomic("max"),
     "tl.tileop.atomicmin": _up_atomic("min"),
     "tl.tileop.im2col": _up_im2col,
+    "tl.tileop.async_copy": _up_async_copy,
+    "tl.ptx_cp_async": _up_cp_async,
+    "tl.atomic_add_elem_op": _element_update("add"),
+    "tl.atomic_max_elem_op": _element_update("max"),
+    "tl.atomic_min_elem_op": _element_update("min"),
+    "tl.atomic_or_elem_op": _element_update("or"),
     "tl.tileop.tma_copy": _up_tma,
     "tl.tileop.wgmma_gemm": _up_async("wgmma"),
     "tl.tileop.tcgen05_gemm": _up_async("tcgen05"),

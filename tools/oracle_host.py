@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpuless import CudaIsCpu, pretend_gpu
+from gpuless import CudaIsCpu, capability, pretend_gpu, processors
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 MEMORY = 10 << 30
@@ -194,6 +194,8 @@ def install(side: str, chip: str, out: Path) -> None:
         from tilelang.compat import devices
 
         devices.MODEL = f"emulate:{chip}"
+        driver = importlib.import_module("tilelang.carver.arch.driver")
+        driver.get_num_sms = lambda device_id=0: processors(chip)  # pyright: ignore[reportAttributeAccessIssue]
         homes = ["tilelang", "tilelang.runtime", "tilelang.runtime.jit", "tilelang.compat"]
         recorder = Recorder(translator.function, lambda f: list(f.ir.outputs), out)
     else:
@@ -264,8 +266,7 @@ def run(side: str, path: str, chip: str, how: str, out: Path) -> str:
     os.chdir(os.path.dirname(path))
     sys.argv = [path]
     sys.path.insert(0, os.path.dirname(path))
-    number = int("".join(c for c in chip if c.isdigit()))
-    pretend_gpu(divmod(number, 10))
+    pretend_gpu(capability(chip))
     install(side, chip, out)
     with contextlib.ExitStack() as stack:
         if how == "fake":
@@ -304,19 +305,22 @@ def main() -> None:
     with FakeTensorMode(), CudaIsCpu():  # what torch imports for it at first use, imported once
         x = torch.randn(4, 4, device="cuda", dtype=torch.float16)
         torch.softmax((x @ x.T).float(), dim=-1).sum()
+    for name in ("einops", "triton"):  # what many programs import, where it is installed
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     for line in sys.stdin:
         path, chip, how, out = line.rstrip("\n").split("\t")
         process = os.fork()
         if process == 0:
             child(side, seconds, path, chip, how, Path(out))
             os._exit(0)
-        _, status = os.waitpid(process, 0)
+        _, status, used = os.wait4(process, 0)
         if os.WIFSIGNALED(status):
             timed = os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL)
             ended = f"more than {seconds} s" if timed else f"signal {os.WTERMSIG(status)}"
             with Path(out).open("a", encoding="utf-8") as f:
                 f.write(json.dumps({"ended": ended}) + "\n")
-        print("done", flush=True)
+        print(f"{used.ru_utime + used.ru_stime:6.1f} s  {path}", flush=True)
 
 
 if __name__ == "__main__":

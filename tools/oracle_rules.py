@@ -6,9 +6,10 @@ the rule stands here, once:
 1. Storage is allocated at the top of a kernel, in the order in which the program asks for it; so
    are facts (`layout`, barrier counts), as a set. Upstream keeps both apart from the statements.
 2. A parallel nest of n loops is n loops, the outermost with the hints.
-3. A value that is stored, filled or reduced into a buffer of another dtype is converted: upstream
-   leaves that to the lowering of `fill`, here a cast is written.
-4. A reduction of shared memory is one operation here; upstream copies to a fragment and back.
+3. A value that fills a buffer of another dtype, or updates an element of one atomically, is
+   converted: upstream leaves that to the lowering, here a cast is written.
+4. A reduction of shared memory, and a scan of a fragment, is one operation here; upstream copies to
+   a buffer of the other kind and back.
 5. A layout counts by the buffer that it is for: the two packages' layout objects have no common
    form.
 6. Hints of a loop or copy whose default is written out are as good as absent.
@@ -17,6 +18,10 @@ the rule stands here, once:
    name here, and an expression upstream: the name is replaced by the expression.
 9. A single element of a barrier is a region of one element here, a load upstream.
 10. A schedule of warp specialisation counts by being there.
+11. `x * 1`, `x / 1`, `x + 0` and `x - 0` of floats are `x` upstream.
+12. Where only one side gives a value a name (upstream gives none in `a, b = x, y`), the name is
+    replaced by the value, if that reads no memory.
+13. An extent of a region between two names is a number where their difference is one.
 """
 
 from __future__ import annotations

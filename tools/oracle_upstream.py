@@ -37,14 +37,14 @@ def function(func: Any) -> Form:
         if p in func.buffer_map:
             params.append(["buffer", *_buffer(func.buffer_map[p])])
         else:
-            params.append(["scalar", _var(p), str(p.dtype)])
+            params.append(["scalar", _var(p), _dtype(p)])
     body = _stmt(func.body)
     names = set(Buffers.declared.values())
     views: dict[str, Form] = {}
     for name, b in list(Buffers.used.items()):
         if name not in names:
             shape, strides = [_expr(e) for e in b.shape], [_expr(e) for e in b.strides]
-            views[name] = [str(b.dtype), shape, strides, _var(b.data), _expr(b.elem_offset)]
+            views[name] = [_dtype(b), shape, strides, _var(b.data), _expr(b.elem_offset)]
     return ["function", str(func.attrs["global_symbol"]), params, body, views, Buffers.declared]
 
 
@@ -52,7 +52,7 @@ def _buffer(b: Any) -> Form:
     """A declaration: name, dtype, shape, scope, strides."""
     shape, strides = [_expr(e) for e in b.shape], [_expr(e) for e in b.strides]
     Buffers.declared[_var(b.data)] = _name(b)
-    return [_name(b), str(b.dtype), shape, str(b.scope()), strides]
+    return [_name(b), _dtype(b), shape, str(b.scope()), strides]
 
 
 def _name(b: Any) -> str:
@@ -60,6 +60,11 @@ def _name(b: Any) -> str:
     name = f"{b.name}@{b.__hash__():x}"
     Buffers.used[name] = b
     return name
+
+
+def _dtype(x: Any) -> str:
+    """The dtype of a node, by its plain name."""
+    return str(x.dtype).removeprefix("custom[").removesuffix("]")
 
 
 def _var(v: Any) -> str:
@@ -116,7 +121,7 @@ def _for(s: Any) -> list[Form]:
     tag = str(s.thread_binding.thread_tag) if kind == "thread" else ""
     notes = {str(k): _plain(v) for k, v in s.annotations.items()}
     step = None if s.step is None else _expr(s.step)
-    head = [_var(s.loop_var), str(s.loop_var.dtype), _expr(s.min), _expr(s.extent), step]
+    head = [_var(s.loop_var), _dtype(s.loop_var), _expr(s.min), _expr(s.extent), step]
     return [["for", kind, tag, *head, notes, _stmt(s.body)]]
 
 
@@ -126,7 +131,7 @@ def _if(s: Any) -> list[Form]:
 
 
 def _bind(s: Any) -> list[Form]:
-    return [["let", _var(s.var), str(s.var.dtype), _expr(s.value)]]
+    return [["let", _var(s.var), _dtype(s.var), _expr(s.value)]]
 
 
 def _store(s: Any) -> list[Form]:
@@ -170,20 +175,20 @@ def _expr(e: Any) -> Any:
 def _call(e: Any) -> Form:
     args = [_expr(a) for a in e.args]
     notes = {str(k): _plain(v) for k, v in (getattr(e, "annotations", None) or {}).items()}
-    return ["call", str(e.op.name), str(e.dtype), args, notes]
+    return ["call", str(e.op.name), _dtype(e), args, notes]
 
 
 def _let(e: Any) -> Form:
-    return ["let value", _var(e.var), str(e.var.dtype), _expr(e.value), _expr(e.body)]
+    return ["let value", _var(e.var), _dtype(e.var), _expr(e.value), _expr(e.body)]
 
 
 _EXPRESSIONS: dict[str, Any] = {
-    "IntImm": lambda e: ["const", str(e.dtype), int(e.value)],
-    "FloatImm": lambda e: ["const", str(e.dtype), repr(float(e.value))],
+    "IntImm": lambda e: ["const", _dtype(e), int(e.value)],
+    "FloatImm": lambda e: ["const", _dtype(e), repr(float(e.value))],
     "StringImm": lambda e: str(e.value),
     "Var": lambda e: ["var", _var(e)],
     "SizeVar": lambda e: ["var", _var(e)],
-    "Cast": lambda e: ["cast", str(e.dtype), _expr(e.value)],
+    "Cast": lambda e: ["cast", _dtype(e), _expr(e.value)],
     "Not": lambda e: ["un", "not", _expr(e.a)],
     "Select": lambda e: ["select", _expr(e.condition), _expr(e.true_value), _expr(e.false_value)],
     "BufferLoad": lambda e: ["load", _name(e.buffer), [_expr(i) for i in e.indices]],
