@@ -8,6 +8,7 @@ method branches, so that loops around them are vectorised. No fast-math flag is 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -43,12 +44,14 @@ def is_float(x: Value) -> bool:
     return element_of(x.type) in _FLOATS
 
 
+@functools.cache
 def has_fma() -> bool:
     """Whether the host multiplies and adds in one instruction."""
     at = host()
     return at.has("fma") or at.triple.startswith(("aarch64", "arm64"))
 
 
+@functools.cache
 def has_half() -> bool:
     """Whether the host converts between float16 and float32 by itself."""
     at = host()
