@@ -50,6 +50,7 @@ from tilelang.ir.tile import (
     ReduceOp,
     SyncThreads,
     ThreadReturn,
+    View,
 )
 
 I64, U32 = DType("int64"), DType("uint32")
@@ -91,6 +92,24 @@ def grid_kernel():
 def test_a_barrier_of_the_grid_makes_launches_of_its_parts():
     program = check_lowered(grid_kernel(), A=f32(5, 8), W=zeros(5), C=zeros(5, 8))
     assert len(kernels_of(program)) == 3
+
+
+def test_views_are_made_again_after_a_barrier_of_the_grid():
+    A, C = buf("A", F32, 3, 8), buf("C", F32, 3, 8)
+    s, turned = buf("s", F32, 8, scope="shared.dyn"), buf("v", F32, 4, 2, scope="shared.dyn")
+    row, start = buf("row", F32, 8), Var("start", I32)
+    body = (
+        Alloc(s),
+        View(turned, s),
+        Let(start, mul(bx, 8)),
+        View(row, C, offset=start),
+        Copy(reg(A, bx, 0, ext=(1, 8)), reg(s)),
+        SyncGrid(),
+        Parallel((i, j), (e(4), e(2)), (st(turned, i, j, op("+", ld(turned, i, j), 1.0)),)),
+        SyncGrid(),
+        Parallel((k,), (e(8),), (st(row, k, ld(s, k)),)),
+    )
+    check_lowered(kernel([A, C], *body, grid=(3,), vars=(bx,)), A=f32(3, 8), C=zeros(3, 8))
 
 
 # -- threads ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from tilelang.errors import error
 from tilelang.ir.affine import is_stable
 from tilelang.ir.expr import Buffer, Const, Expr, Region, Var, const, int_value
 from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.special import MakeTensor
 from tilelang.ir.sync import SyncGrid
 from tilelang.ir.tile import Alloc, Block, Copy, Function, Launch, Let, Stmt, View
 from tilelang.isa.target import Target
@@ -59,7 +60,8 @@ class _Parts:
         spaces = {b.name: self.workspace(b, before) for b in self.kept()}
         out: list[Stmt] = []
         for k, part in enumerate(self.parts):
-            body = [*self.again(k), *part]
+            again = self.again(k, [*self.names_for_memory(k), *part])
+            body = [*again, *self.names_for_memory(k), *part]
             mine = self.seen(k)
             here = {b.name: b for b in (*mine, *self.declared(k))}
             loads = [s for b in mine for s in self.moved(b, spaces[b.name], True)]
@@ -88,16 +90,39 @@ class _Parts:
     def seen(self, k: int) -> list[Buffer]:
         """The buffers on chip that a part uses and an earlier one allocates."""
         earlier = {b.name: b for j in range(k) for b in self.declared(j)}
-        used = {n.name for s in self.parts[k] for n in s.walk() if isinstance(n, Buffer)}
+        body = [*self.names_for_memory(k), *self.parts[k]]
+        used = {n.name for s in body for n in s.walk() if isinstance(n, Buffer)}
         return [b for name, b in earlier.items() if name in used]
+
+    def names_for_memory(self, k: int) -> list[View | MakeTensor]:
+        """The views and tensors at addresses that earlier parts define and this one uses; they are
+        made again.
+        """
+        defined = {
+            s.buffer.name: s
+            for part in self.parts[:k]
+            for s in part
+            if isinstance(s, (View, MakeTensor))
+        }
+        needed: dict[str, View | MakeTensor] = {}
+
+        def need(name: str) -> None:
+            stmt = defined.get(name)
+            if stmt is None or name in needed:
+                return
+            if isinstance(stmt, View):
+                need(stmt.source.name)
+            needed[name] = stmt
+
+        for stmt in self.parts[k]:
+            for node in stmt.walk():
+                if isinstance(node, Buffer):
+                    need(node.name)
+        return list(needed.values())
 
     def kept(self) -> list[Buffer]:
         """The buffers on chip that several parts use."""
         found = {b.name: b for k in range(len(self.parts)) for b in self.seen(k)}
-        for part in self.parts:
-            for stmt in part:
-                if isinstance(stmt, View) and stmt.source.name in found:
-                    raise unsupported(stmt, "a view of a buffer that is kept across T.sync_grid")
         return list(found.values())
 
     def workspace(self, b: Buffer, before: list[Stmt]) -> Buffer:
@@ -121,8 +146,8 @@ class _Parts:
         else:
             yield Copy(whole(b), place, loc=self.launch.loc)
 
-    def again(self, k: int) -> list[Stmt]:
-        """The names that earlier parts define and this one uses, computed again."""
+    def again(self, k: int, body: Sequence[Stmt]) -> list[Stmt]:
+        """The names that earlier parts define and `body` uses, computed again."""
         defined = {s.var: s for part in self.parts[:k] for s in part if isinstance(s, Let)}
         needed: dict[Var, Let] = {}
 
@@ -138,7 +163,7 @@ class _Parts:
                 need(let.value)
                 needed[let.var] = let
 
-        for stmt in self.parts[k]:
+        for stmt in body:
             need(stmt)
             for f in stmt.fields():
                 if f.metadata["kind"] is Kind.BINDS:

@@ -181,7 +181,16 @@ class _Threads:
             return False
         if own and isinstance(stmt, (Copy, Fill)):
             return False
-        raise self.divergent(stmt, "its operands differ between threads")
+        if own:
+            raise self.divergent(stmt, "its operands differ between threads")
+        raise error(
+            "divergence",
+            f"{op_name(stmt)} is done by all threads of the block together, but its operands"
+            " differ between threads",
+            stmt.loc,
+            expected="the same operands in all threads",
+            help="write it for single elements",
+        )
 
     def differs(self, stmt: Stmt) -> bool:
         """Whether the threads do different things, or each its own."""
@@ -198,7 +207,9 @@ class _Threads:
         return False
 
     def divergent(self, stmt: Stmt, why: str) -> TileError:
-        name = op_name(stmt)
+        # A wait for an mbarrier is a meeting of all threads here.
+        barrier = isinstance(stmt, SyncThreads)
+        name = "T.sync_threads or T.mbarrier_wait_parity" if barrier else op_name(stmt)
         return error(
             "target",
             f"{name} is done by all threads of the block together, but {why}",

@@ -33,6 +33,7 @@ from tilelang.ir.sync import (
     MbarExpectTx,
     MbarWait,
     MmaArrive,
+    NamedArrive,
     TmaCopy,
     WarpSpecialize,
 )
@@ -274,6 +275,7 @@ _NAMES: dict[type[Stmt], str] = {
     ReducerInit: "reducer_init",
     WarpSpecialize: "ws",
     MbarArrive: "mbarrier_arrive",
+    NamedArrive: "named_barrier_arrive",
     MbarWait: "mbarrier_wait_parity",
     MbarExpectTx: "mbarrier_expect_tx",
     MmaArrive: "tcgen05_mma_arrive",
