@@ -294,10 +294,12 @@ def functions(name: str) -> Table:
             )
             table.add(
                 f"{row.name} {name} {mode}",
-                lambda *xs, fn=row.name, kind=kind, params=params: Call(fn, xs, kind, params=params),
-                inputs, [t] * row.arity, want.astype(kind.numpy),
+                lambda *xs, fn=row.name, k=kind, params=params: Call(fn, xs, k, params=params),
+                inputs,
+                [t] * row.arity,
+                want.astype(kind.numpy),
                 0 if exact else _LOOSE.get(row.name, _ULPS),
-            )  # fmt: skip
+            )
     return table
 
 

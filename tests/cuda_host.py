@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from tilelang.dtypes import DType
+from tilelang.ir.evaluate import evaluate
+from tilelang.ir.expr import Var
 from tilelang.ir.thread import Program
 from tilelang.isa.target import Target
 from tilelang.targets.cuda.host import HELPERS
@@ -70,7 +72,7 @@ static inline void __threadfence() {}
 static inline void __threadfence_system() {}
 static inline void __trap() { abort(); }
 template <class T> T atomicAdd(T* p, T x) { T old = *p; *p = T(old + x); return old; }
-static inline int atomicAdd(int* p, int x) { int old = *p; *p = int(u32(old) + u32(x)); return old; }
+inline int atomicAdd(int* p, int x) { int old = *p; *p = int(u32(old) + u32(x)); return old; }
 template <class T> T atomicMax(T* p, T x) { T old = *p; if (x > old) *p = x; return old; }
 template <class T> T atomicMin(T* p, T x) { T old = *p; if (x < old) *p = x; return old; }
 template <class T> T atomicOr(T* p, T x) { T old = *p; *p = T(old | x); return old; }
@@ -189,6 +191,10 @@ class HostProgram:
     def workspace(self, size: int, zero: bool = False) -> int:
         self._keep.append(np.full(max(1, size) + 64, 0 if zero else 0xA5, np.uint8))
         return (self._keep[-1].ctypes.data + 63) & ~63
+
+    def evaluate(self, number: int, values: Mapping[str, Any]) -> Any:
+        e = self.built.host.exprs[number]
+        return evaluate(e, {v: values[v.name] for v in e.walk() if isinstance(v, Var)})
 
     def fail(self, number: int) -> None:
         raise AssertionError(self.built.failures[number - 1].message)

@@ -7,6 +7,7 @@ row's meaning makes of them. Threads are those of one warp; each has its own ope
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,9 +26,11 @@ from tilelang.ir.thread import (
     Elem,
     Instr,
     Kernel,
+    MakeTensorMap,
     Program,
     Slot,
     Space,
+    TensorMap,
     Write,
 )
 from tilelang.ir.tile import For, LoopKind, Stmt
@@ -95,6 +98,11 @@ def cases(rows: Iterator[InstrRow] | list[InstrRow]) -> Iterator[Case]:
                 yield _case(row, dtypes, imm)
 
 
+def one_case(row: InstrRow) -> Case:
+    """A row in its first choice of dtypes and immediates, to be compiled."""
+    return _case(row, next(_dtype_choices(row)), next(_imm_choices(row)))
+
+
 def with_meaning() -> list[InstrRow]:
     """The rows that `cases` takes."""
     return [ROWS[n] for n in ROWS if not n.startswith("wgmma.m64") and ROWS[n].meaning is not None]
@@ -106,7 +114,10 @@ def _dtype_choices(row: InstrRow) -> Iterator[dict[str, str]]:
     base = {o.name: o.dtypes[0] for o in free if o.dtypes}
     open_ = [o for o in many if not o.dtypes]
     if not open_:
-        lead = free[0]
+        lead = free[0] if free else None
+        if lead is None or not lead.dtypes:
+            yield base
+            return
         for name in lead.dtypes:
             if name != "tfloat32":
                 yield base | {lead.name: name}
@@ -132,8 +143,12 @@ def _imm_choices(row: InstrRow) -> Iterator[dict[str, Any]]:
         yield from ({"order": o} for o in ("relaxed", "seq_cst"))
     elif "width" in names:
         yield from ({}, {"width": 8})
+    elif "step" in names:
+        yield {"step": "dec", "registers": 24}
     else:
-        yield {}
+        known = {"id": 1, "threads": LANES, "count": 0, "mask": 0xFFFFFFFF}
+        known |= {"swizzle": 128, "leading": 16, "stride": 1024, "cache": "evict_last"}
+        yield {i.name: known[i.name] for i in row.imm if not i.optional or i.name == "cache"}
 
 
 def _case(row: InstrRow, dtypes: dict[str, str], imm: dict[str, Any]) -> Case:
@@ -157,10 +172,12 @@ class _Builder:
         self.after: list[Stmt] = []
         self.shared = 0
         self.tx = Var(f"{self.tag}_tx", I32)
+        self.maps: list[TensorMap] = []
 
     def case(self) -> Case:
         outs = tuple(self.slot(o) for o in self.row.outs)
-        ins = tuple(self.slot(o) if o.kind is Is.SLOT else self.value(o) for o in self.row.ins)
+        makers = {Is.SLOT: self.slot, Is.VALUE: self.value, Is.MAP: self.map}
+        ins = tuple(makers[o.kind](o) for o in self.row.ins)
         results = tuple(
             Var(f"{self.tag}_{o.name}", DType(self.dtypes[o.name])) for o in self.row.results
         )
@@ -171,14 +188,15 @@ class _Builder:
             self.after.append(Write(array, self.tx, v))
         instr = Instr(self.row.name, outs, ins, results=results, imm=tuple(self.imm.items()))
         middle: list[Stmt] = [self.meet(), instr]
-        if any(o.effect & Effect.ASYNC for o in self.row.operands):
+        if self.row.meaning and any(o.effect & Effect.ASYNC for o in self.row.operands):
             middle.append(Instr("cp.async.wait_all", (), ()))
         middle.append(self.meet())
+        params, threads = (*self.params, *self.maps), max(LANES, self.row.threads)
+        body, bx = (*self.before, *middle, *self.after), Var(f"{self.tag}_bx", I32)
         kernel = Kernel(
-            self.tag, tuple(self.params), (e(1),), (LANES,), (Var(f"{self.tag}_bx", I32),),
-            (self.tx,), (*self.before, *middle, *self.after), shared=self.shared,
-        )  # fmt: skip
-        lead = (*outs, *results)[0].dtype
+            self.tag, params, (e(1),), (threads,), (bx,), (self.tx,), body, shared=self.shared
+        )
+        lead = outs[0].dtype if outs else results[0].dtype if results else I32
         return Case(self.row, self.label, kernel, self.arrays, self.operands, self.imm, lead, names)
 
     def meet(self) -> Instr:
@@ -195,10 +213,8 @@ class _Builder:
         dtype = DType(self.dtypes[o.name])
         if dtype.is_bool:
             return self.rng.random(shape) < (0.5 if "ballot" in self.row.name else 0.9)
-        low, high = {"lane": (0, 32), "bytes": (0, 17)}.get(
-            o.name, (0 if not dtype.is_signed else -4, 5)
-        )
-        if o.name == "bytes":
+        low, high = (0, 32) if o.name == "lane" else (-4 if dtype.is_signed else 0, 5)
+        if o.name == "bytes" and self.row.name.endswith("zfill"):
             size = int(self.row.name.split(".")[3])
             low, high = 0, size + 1
         if o.name == "lane" and "width" in self.imm:
@@ -215,9 +231,19 @@ class _Builder:
         self.operands[o.name] = array.name
         return Elem(array, self.tx, dtype)
 
+    def map(self, o: OperandRow) -> TensorMap:
+        found = re.search(r"tensor\.(\d)d", self.row.name)
+        rank = int(found.group(1)) if found else 1
+        f32 = DType("float32")
+        array = Array(f"{self.tag}_tensor", f32, e(4096), align=16)
+        strides = tuple(Const(128 << k, DType("int64")) for k in range(rank - 1))
+        made = TensorMap(f"{self.tag}_map", array, (e(32),) * rank, strides, (4,) * rank)
+        self.maps.append(made)
+        return made
+
     def slot(self, o: OperandRow) -> Slot:
         dtype = DType(self.dtypes[o.name])
-        count = o.count if o.count is not None else (o.bits or 0) // dtype.bits
+        count = o.count if o.count is not None else (o.bits or 512) // dtype.bits
         spaces = o.spaces or (Space.REGISTER,)
         space = Space.GLOBAL if Space.GLOBAL in spaces else spaces[0]
         outside = self.array(o.name, dtype, count, self.drawn(o, (LANES, count)))
@@ -226,17 +252,12 @@ class _Builder:
         if space is Space.GLOBAL:
             return Slot(outside, first, count)
         size = count * (1 if space is Space.REGISTER else LANES)
-        inside = Array(
-            f"{outside.name}_in",
-            dtype,
-            e(size),
-            space=space,
-            align=0 if space is Space.REGISTER else 16,
-        )
+        align = _ALIGNS.get(space, 0) if o.align <= 16 else o.align
+        inside = Array(f"{outside.name}_in", dtype, e(size), space=space, align=align)
         offset = None
         if space is Space.SHARED:
             offset = self.shared
-            self.shared += -(-size * dtype.numpy.itemsize // 16) * 16
+            self.shared += -(-size * dtype.numpy.itemsize // 128) * 128
         start = e(0) if space is Space.REGISTER else first
         self.before.append(Declare(inside, offset=offset))
         self.before.append(self.move(inside, start, outside, first, count))
@@ -250,8 +271,14 @@ class _Builder:
         return For(i, e(0), e(count), (body,), kind=LoopKind.UNROLL)
 
 
+_ALIGNS = {Space.SHARED: 16}
+
+
 def program(of: list[Case]) -> Program:
     """One program with the kernels of several cases."""
-    params = [p for c in of for p in c.kernel.params if isinstance(p, Array)]
-    args = tuple(Argument(p.name, array=p, shape=(p.size,)) for p in params if p.size is not None)
-    return Program("rows", args, (), tuple(c.kernel for c in of))
+    params = [p for c in of for p in c.kernel.params]
+    maps = [p for p in params if isinstance(p, TensorMap)]
+    arrays = [*(p for p in params if isinstance(p, Array)), *(m.array for m in maps)]
+    args = tuple(Argument(p.name, array=p, shape=(p.size,)) for p in arrays if p.size is not None)
+    kernels = tuple(c.kernel for c in of)
+    return Program("rows", args, (), (*(MakeTensorMap(m) for m in maps), *kernels))
