@@ -8,6 +8,7 @@ counts in equality. Nothing enters or leaves here but the nodes themselves.
 from __future__ import annotations
 
 import enum
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -82,9 +83,15 @@ class _Interning(type):
         new = super().__call__(*args, **kwargs)
         if not cls.interned:
             return new
-        return _TABLE.setdefault(new.intern_key(), new)
+        key = new.intern_key()
+        known = _TABLE.get(key)
+        if known is not None:
+            return known
+        with _LOCK:  # looking up and adding are two steps, and threads may trace at the same time
+            return _TABLE.setdefault(key, new)
 
 
+_LOCK = threading.RLock()
 _READY: set[object] = set()
 
 
@@ -93,10 +100,11 @@ def _prepare(cls: type) -> None:
 
     Done at first use: making all of them would be half of what importing the package takes.
     """
-    for each in reversed(cls.__mro__):
-        if isinstance(each, _Interning) and each not in _READY:
-            dataclass(frozen=True, repr=False, eq=False)(each)
-            _READY.add(each)
+    with _LOCK:
+        for each in reversed(cls.__mro__):
+            if isinstance(each, _Interning) and each not in _READY:
+                dataclass(frozen=True, repr=False, eq=False)(each)
+                _READY.add(each)
 
 
 _TABLE: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
