@@ -41,11 +41,16 @@ class Loop:
 
 def build(loops: Sequence[Loop], *, vectorise: bool = False) -> Loops:
     """Compile all of them as one module; `vectorise` lets LLVM make the loops ones of vectors."""
+    machine = optimised(loops, vectorise=vectorise)
+    return Loops({loop.name: loop for loop in loops}, machine.text, llvm.Library(machine.object()))
+
+
+def optimised(loops: Sequence[Loop], *, vectorise: bool = False) -> llvm.Machine:
+    """All of them as one module, for those who read the code and do not run it."""
     module = Module()
     for loop in loops:
         _define(module, loop)
-    machine = llvm.optimise(module.text, vectorise=vectorise)
-    return Loops({loop.name: loop for loop in loops}, machine.text, llvm.Library(machine.object()))
+    return llvm.optimise(module.text, vectorise=vectorise)
 
 
 def _symbol(name: str) -> str:

@@ -220,8 +220,16 @@ class Ops:
         return self.code.intrinsic("fabs", x)
 
     def copysign(self, x: Value, sign: Operand) -> Value:
-        """The magnitude of `x` with the sign of `sign`."""
-        return self.code.intrinsic("copysign", x, self.const(x, sign))
+        """The magnitude of `x` with the sign of `sign`.
+
+        Of float64 without LLVM's intrinsic: of one that is rounded to float16 later, LLVM rounds
+        the sign as well, by a function of compiler-rt that no process has.
+        """
+        other = self.const(x, sign)
+        if element_of(x.type) != "double":
+            return self.code.intrinsic("copysign", x, other)
+        size = self.abs(x)
+        return self.select(self.cmp("slt", self.bits(other), 0), self.neg(size), size)
 
     def sqrt(self, x: Value) -> Value:
         """The root, correctly rounded."""

@@ -91,7 +91,7 @@ _DIRECT: dict[str, Body] = {
     "round": _intrinsic("roundeven"),
     "round_away": _intrinsic("round"),
     "sqrt": _intrinsic("sqrt"),
-    "copysign": _intrinsic("copysign"),
+    "copysign": Ops.copysign,
     "fma": _intrinsic("fma"),
     "fmul": Ops.mul,
     "fmod": remainder,
