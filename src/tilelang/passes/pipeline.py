@@ -28,6 +28,7 @@ from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.simt.demote_fragments import demote_fragments
 from tilelang.passes.simt.plain_tiles import plain_tiles
+from tilelang.passes.simt.rasterize import rasterize
 from tilelang.passes.simt.software_pipeline import software_pipeline
 from tilelang.passes.simt.spread_threads import spread_threads
 from tilelang.passes.simt.synchronize import synchronize
@@ -64,6 +65,7 @@ ONE_THREAD: tuple[Pass, ...] = (
 """For a machine on which one thread runs a block."""
 
 MANY_THREADS: tuple[Pass, ...] = (
+    rasterize,  # blocks lie in panels where the author asks for it
     canonicalize_threads,  # asynchronous work is done at once; no hints; pipelines are left
     lower_products,  # sparse and scaled products and patches are plain products and loops
     lower_reducers,  # reducers are buffers; contributions are left

@@ -8,7 +8,8 @@ shared memory around it, and the report says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from tilelang.ir.expr import (
     Binary,
     BinaryOp,
     Buffer,
+    Cast,
     Const,
     Expr,
     Load,
@@ -26,6 +28,7 @@ from tilelang.ir.expr import (
 from tilelang.ir.node import Node
 from tilelang.ir.tile import (
     Alloc,
+    Annotate,
     Atomic,
     Block,
     For,
@@ -37,6 +40,7 @@ from tilelang.ir.tile import (
     Store,
     StoreVector,
 )
+from tilelang.layout.placement import conflict_free
 from tilelang.layout.spread import Digit, Spread
 from tilelang.passes.build import (
     as_type,
@@ -49,10 +53,20 @@ from tilelang.passes.build import (
     serial,
     times,
 )
+from tilelang.passes.issue import PLACEMENT
 from tilelang.passes.lower_parallel import in_lockstep, own_variables, statements, written
-from tilelang.passes.simt.infer_layouts import Axes, Layouts, Use, direct, nest_of, nest_spread
+from tilelang.passes.simt.infer_layouts import (
+    Axes,
+    Layouts,
+    Nest,
+    Use,
+    direct,
+    nest_of,
+    nest_spread,
+)
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.split_threads import replace_vars
+from tilelang.scopes import Memory
 
 MOST_UNROLLED = 32
 """Rounds of a nest without registers that are unrolled; more are a loop."""
@@ -163,8 +177,11 @@ def walk(t: Threads, spread: Spread, hint: str = "i") -> Walk:
 class Nests:
     """Writes the nests of one launch."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, room: Callable[[Sequence[Block], int], int]) -> None:
         self.s = storage
+        self.room = room
+        self.later: list[Block] = []
+        self.depth = 0
         self.t = storage.threads
         self.names = storage.threads.names
 
@@ -178,6 +195,8 @@ class Nests:
             return self.by_each_thread(stmt)
         nest = nest_of(stmt, self.t)
         spread = nest_spread(nest, self.s.layouts, self.t.count, default=True)
+        if spread is not None and self.is_scattered(stmt, nest, spread):
+            return self.through_shared(stmt, spread)
         staged = self.staged(stmt, nest.uses, spread)
         body = self.renamed(stmt.body, staged)
         before = [s for b in staged.values() for s in self.fill(b[0], b[1], stmt)]
@@ -202,6 +221,55 @@ class Nests:
             self.t.is_private(b) and b.name not in inside
             for s in statements(stmt.body)
             for b in written(s)
+        )
+
+    # Results in neighbouring groups ---------------------------------------------------------------
+
+    def is_scattered(self, stmt: Parallel, nest: Nest, spread: Spread) -> bool:
+        """Whether a nest only stores to global memory, in smaller groups of neighbours than a
+        thread can write at once, and there is room to bring them together.
+        """
+        store = stmt.body[0]
+        if len(stmt.body) != 1 or type(store) is not Store or not nest.uses or len(stmt.vars) < 2:
+            return False
+        if self.t.memory(store.buffer) is not Memory.GLOBAL or store.buffer.dtype.is_subbyte:
+            return False
+        bits = store.buffer.dtype.bits
+        group, last = 128 // max(bits, 8), len(stmt.vars) - 1
+        run = [d.size for d in spread.register_digits if d.axis == last and d.weight == 1]
+        neighbours = store.indices[-1]
+        walks = {n for n in neighbours.walk() if isinstance(n, Var)} & set(stmt.vars)
+        alone = all(stmt.vars[-1] not in i.walk() for i in store.indices[:-1])
+        whole = spread.shape[-1] % group == 0 and spread.shape[-2] % 8 == 0
+        size = math.prod(spread.shape) * bits // 8
+        return (
+            whole
+            and math.prod(run) * bits < 128
+            and walks == {stmt.vars[-1]}
+            and alone
+            and math.prod(spread.shape) >= group * self.t.count
+            and size <= self.room(self.later, self.depth)
+        )
+
+    def through_shared(self, stmt: Parallel, spread: Spread) -> Block:
+        """The values through shared memory, so that each thread stores 16 neighbouring bytes."""
+        store, loc = cast("Store", stmt.body[0]), stmt.loc
+        dtype = store.buffer.dtype
+        stage = self.names.buffer(f"{store.buffer.name}_part", dtype, spread.shape, "shared.dyn")
+        placement = conflict_free(spread.shape[-2], spread.shape[-1], dtype.bits)
+        lies = () if placement is None else (placement.key(),)
+        self.t.note("staged", f"{store.buffer.name} is stored through shared memory", loc)
+        value = store.value if store.value.dtype == dtype else Cast(store.value, dtype)
+        first = stmt.with_(body=(Store(stage, tuple(stmt.vars), value, loc=store.loc),))
+        fresh = {v.name: self.names.var(v.name, v.type) for v in stmt.vars}
+        at = tuple(cast("Expr", replace_in(i, fresh)) for i in store.indices)
+        there = tuple(fresh[v.name] for v in stmt.vars)
+        second = Store(store.buffer, at, Load(stage, there), loc=store.loc)
+        return (
+            Alloc(stage, loc=loc),
+            Annotate(PLACEMENT, buffers=(stage,) * len(lies), values=lies),
+            *self.lower(first),
+            *self.lower(Parallel(there, stmt.extents, (second,), loc=loc)),
         )
 
     # Fragments of another layout -----------------------------------------------------------------

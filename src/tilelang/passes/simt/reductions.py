@@ -44,6 +44,9 @@ from tilelang.passes.simt.launch import WARP, static_shape
 from tilelang.passes.simt.nests import Nests, Walk, walk
 
 FULL = 0xFFFFFFFF
+
+LONG, MOST_WAYS = 16, 4
+"""From so many elements of a thread on, up to so many partial results are kept side by side."""
 BITS = {
     ReduceOp.BITAND: BinaryOp.BITAND,
     ReduceOp.BITOR: BinaryOp.BITOR,
@@ -83,17 +86,19 @@ class _Job:
         self.spread = layouts.of.get(self.src.name) or coalesced(shape, self.t.count, 1)
         self.fold = Fold(stmt.op, stmt.dst.dtype, stmt.nan_propagate, self.t.names)
         self.kept = tuple(d for d in self.spread.register_digits if d.axis != self.axis)
-        self.count = 1
-        for d in self.kept:
-            self.count *= d.size
+        self.count = math.prod(d.size for d in self.kept)
+        self.ways = self.side_by_side()
 
     def lower(self) -> Block:
         """Partial results, their exchange, and the result."""
-        acc = self.t.names.buffer("partial", self.fold.inner, (self.count,))
+        acc = self.t.names.buffer("partial", self.fold.inner, (self.count * self.ways,))
         first = identity(self.stmt.op, self.fold.dtype)
         out: list[Stmt] = [Alloc(acc, loc=self.loc)]
-        out += self.each(lambda k: (Store(acc, (k,), first, loc=self.loc),))
+        k = self.t.names.var("k")
+        start = Store(acc, (k,), first, loc=self.loc)
+        out.append(unrolled(k, self.count * self.ways, (start,), self.loc))
         out += self.own_elements(acc)
+        out += self.together(acc)
         across = [d for d in self.spread.on(self.axis) if d.thread]
         far: list[Digit] = []
         for d in across:
@@ -105,6 +110,33 @@ class _Job:
         if far:
             out += self.exchange(acc, far)
         return (*out, *self.finish(acc))
+
+    def side_by_side(self) -> int:
+        """How many partial results of each result there are, so that an operation need not wait
+        for the one before.
+        """
+        mine = [d for d in self.spread.register_digits if d.axis == self.axis]
+        if math.prod(d.size for d in mine) < LONG:
+            return 1
+        return math.gcd(mine[-1].size, MOST_WAYS)
+
+    def together(self, acc: Buffer) -> Block:
+        """The partial results of each result, joined into the first one."""
+        out: list[Stmt] = []
+        ways = self.ways
+        while ways > 1:
+            ways //= 2
+            for way in range(ways):
+
+                def one(k: Expr, way: int = way, ways: int = ways) -> Block:
+                    into = plus(k, way * self.count)
+                    other = Load(acc, (plus(k, (way + ways) * self.count),))
+                    return (
+                        Store(acc, (into,), self.joined(Load(acc, (into,)), other), loc=self.loc),
+                    )
+
+                out += self.each(one)
+        return tuple(out)
 
     def each(self, body: object) -> Block:
         """A statement for each result of the thread."""
@@ -159,6 +191,10 @@ class _Job:
             if id(d) in at:
                 total = plus(times(at[id(d)], stride), total)
             stride *= d.size
+        if self.ways > 1:
+            mine = [(d, v) for d, v in w.loops if d.axis == self.axis]
+            way = Binary(BinaryOp.FLOORMOD, mine[-1][1], const(self.ways))
+            total = plus(total, times(way, self.count))
         return total
 
     # Between threads -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ the first thread. There are no barriers yet but those that the author wrote; `sy
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 from tilelang.ir.expr import BinaryOp, Buffer, Expr, Load, const, int_value
@@ -47,8 +48,10 @@ from tilelang.passes.simt.matrix import Tensor, lower_tensor, tensor
 from tilelang.passes.simt.nests import Nests, Storage
 from tilelang.passes.simt.products import plain_product
 from tilelang.passes.simt.reductions import lower_reduce
+from tilelang.passes.simt.software_pipeline import byte_size
 from tilelang.passes.simt.warpgroup import Group, group, lower_group, tile_placement
 from tilelang.passes.varying import Varying
+from tilelang.scopes import Memory
 
 
 def spread_threads(fn: Function, target: Target) -> Function:
@@ -80,6 +83,12 @@ S = TypeVar("S", bound=Stmt)
 REGISTERS = 65536
 """32-bit registers of an SM."""
 
+MOST_SHARED = 48 * 1024
+"""Bytes of shared memory that every chip has for a block."""
+
+SLACK = 4096
+"""Bytes kept free for what passes need, such as barriers and exchanges."""
+
 FEW = 24
 """Registers of a thread that only issues copies: the least that `setmaxnreg` gives."""
 
@@ -105,7 +114,27 @@ class _Launch:
         self.layouts = infer_layouts(threads, body, self.wanted)
         self.body = body
         self.storage = Storage(threads, self.layouts)
-        self.nests = Nests(self.storage)
+        self.nests = Nests(self.storage, self.room())
+
+    def room(self) -> Callable[[Sequence[Block], int], int]:
+        """How many bytes of shared memory are free, given the statements still to come and the
+        number of loops around.
+        """
+        capacity = self.target.capacity(Memory.SHARED)
+        most = MOST_SHARED if capacity is None else capacity.amount
+        sizes = {
+            s.buffer.name: byte_size(s.buffer)
+            for s in statements(self.body)
+            if isinstance(s, Alloc) and self.t.memory(s.buffer) is Memory.SHARED
+        }
+
+        def free(later: Sequence[Block], depth: int) -> int:
+            if depth:
+                return most - sum(sizes.values()) - SLACK
+            used = {n.name for b in later for s in b for n in s.walk() if isinstance(n, Buffer)}
+            return most - sum(size for name, size in sizes.items() if name in used) - SLACK
+
+        return free
 
     def expanded(self, body: Block) -> Block:
         """Products with an instruction say how their fragments lie; the others become nests."""
@@ -174,8 +203,10 @@ class _Launch:
     def block(self, body: Block, *, apart: bool) -> Block:
         """Statements in order; `apart` says that only some threads may get here."""
         out: list[Stmt] = []
-        for stmt in body:
+        for k, stmt in enumerate(body):
+            self.nests.later.append(body[k + 1 :])
             out += self.statement(stmt, apart)
+            self.nests.later.pop()
         return tuple(out)
 
     def statement(self, stmt: Stmt, apart: bool) -> Block:
@@ -227,8 +258,10 @@ class _Launch:
             less = (("step", "dec"), ("registers", FEW))
             consumers = (Issue("setmaxnreg", (), (), imm=more), *consumers)
             producers = (Issue("setmaxnreg", (), (), imm=less), *producers)
-        mine = compare(BinaryOp.LT, self.t.index, self.t.count)
-        return (If(mine, consumers, orelse=producers, loc=stmt.loc),)
+        # Producers stand first, so that what consumers need after their loops can lie where tiles
+        # of loops were, all of which have then been handed over.
+        others = compare(BinaryOp.GE, self.t.index, self.t.count)
+        return (If(others, producers, orelse=consumers, loc=stmt.loc),)
 
     def control(self, stmt: If | For | While, apart: bool) -> Block:
         """Control flow around statements."""
@@ -236,7 +269,10 @@ class _Launch:
             inside = apart or self.varying.node(stmt.cond)
         else:
             inside = apart or self.varying.head(stmt) or self.varying.leaves_apart(stmt.body)
+        loop = isinstance(stmt, (For, While))
+        self.nests.depth += loop
         lowered = map_bodies(stmt, lambda b: self.block(b, apart=inside))
+        self.nests.depth -= loop
         return (self.loaded(lowered),)
 
     def barrier(self, stmt: SyncThreads) -> Stmt:

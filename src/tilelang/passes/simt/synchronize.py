@@ -90,11 +90,13 @@ class _Kernel:
         self.count, self.number = consumers, 1
         name = self.kernel.thread_vars[0].name
         self.threads = Threads({name: consumers})
-        self.uniform = Uniform(kernel.with_(body=roles.then))  # type: ignore[attr-defined]
+        self.uniform = Uniform(kernel.with_(body=roles.orelse))  # type: ignore[attr-defined]
         for stmt in _all(start):
             self.note(stmt)
-        then, _ = self.block(roles.then, [])  # type: ignore[attr-defined]
-        return kernel.with_(body=(*start, roles.with_(then=then)), min_blocks=1)
+        for stmt in _all(roles.then):  # type: ignore[attr-defined]
+            self.note(stmt)
+        made, _ = self.block(roles.orelse, [])  # type: ignore[attr-defined]
+        return kernel.with_(body=(*start, roles.with_(orelse=made)), min_blocks=1)
 
     # Statements ----------------------------------------------------------------------------------
 
