@@ -2,9 +2,8 @@
 
 What enters: float32 or float64 values of any lanes. What leaves: exp, exp2, exp10, log, log2,
 log10, log1p, tanh, sigmoid for both types; erf, pow, sinh, cosh, asinh, acosh, atanh for float32.
-No branch, no call, no table: loops around them are vectorised. Errors are in tests/unit/
-test_cpu_maths.py, in units of the last place; infinities, NaN, zeros and subnormal numbers are as
-in C.
+No branch, no call, no table: loops around them are vectorised. docs/decisions/cpu-maths.md has their
+errors; infinities, NaN, zeros and subnormal numbers are as in C.
 
 An exponential is `b**x = 2**n * b**r`: `n` comes from a sum with a number so large that its last
 place is 1, which also leaves `n`, with an offset, in the low bits; the offset keeps `2**n` a normal
