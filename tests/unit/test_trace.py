@@ -3,13 +3,14 @@
 import gc
 import logging
 import re
+import sys
 
 import numpy as np
 import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import TileError
+from tilelang.errors import TileError, error
 from tilelang.ir.read import read_function, read_program
 from tilelang.ir.text import print_program
 from tilelang.isa.target import parse_target
@@ -161,6 +162,25 @@ def test_a_failed_compilation_leaves_what_it_came_to(monkeypatch, tmp_path):
         compiled()
     names = sorted(f.name for f in (tmp_path / "trace" / "0001-kernel").iterdir())
     assert names == [f"{n:02d}-{name}.py" for n, name in enumerate(["tile", *PASSES[:3]])]
+
+
+def test_what_falls_back_to_the_emulator_leaves_both_ways(monkeypatch, tmp_path, capfd):
+    monkeypatch.setenv("TILEWRIGHT_TRACE_DIR", str(tmp_path / "trace"))
+    monkeypatch.setenv("TILEWRIGHT_TRACE", "1")
+
+    def refuses(node, target):
+        raise error("target", "the CPU cannot run this", node.loc)
+
+    monkeypatch.setattr(pipeline, "PIPELINES", {"cpu": (pipeline.ONE_THREAD[0], refuses)})
+    # As on a machine without a GPU.
+    driver = sys.modules["tilelang.runtime.compile"]
+    monkeypatch.setattr(driver, "resolve", lambda *spec: parse_target("cpu", CHIPS))
+    kernel = tilelang.compile(doubled(), out_idx=-1, target="auto")
+    runs(kernel)
+    names = sorted(f.name for f in (tmp_path / "trace" / "0001-kernel").iterdir())
+    stages = ["00-tile.py", f"01-{PASSES[0]}.py"]
+    assert names == [*stages, "decisions.txt", "kernel.py", "timings.txt"]
+    assert capfd.readouterr().err.startswith("kernel for cpu (by the emulator): compiled in ")
 
 
 # ---- Words ---------------------------------------------------------------------------------------
