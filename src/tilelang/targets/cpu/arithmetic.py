@@ -198,6 +198,14 @@ class Ops:
         """A conversion instruction, to `element` in each lane."""
         return self.code.cast(name, x, like(x.type, element))
 
+    def double(self, x: Value) -> Value:
+        """A float32 as float64."""
+        return self.cast("fpext", x, "double")
+
+    def single(self, x: Value) -> Value:
+        """A float64 as float32, rounded to nearest."""
+        return self.cast("fptrunc", x, "float")
+
     def bits(self, x: Value) -> Value:
         """The bits of a float as an integer."""
         return self.cast(

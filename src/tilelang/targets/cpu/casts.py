@@ -167,7 +167,7 @@ def _from_float(ops: Ops, v: Value, how: How) -> Value:
     dst = how.dst
     if element_of(v.type) == "float":
         if dst.name == "float64":
-            return ops.cast("fpext", v, "double")
+            return ops.double(v)
         return v if dst.name == "float32" else encode(ops, v, how)
     if dst.name == "float64":
         return v
@@ -187,10 +187,10 @@ def _stepped(ops: Ops, near: Value, up: Value, down: Value) -> Value:
 
 def narrowed(ops: Ops, v: Value, mode: str) -> Value:
     """A float64 as float32, rounded by rn, rz, rp or rm."""
-    near = ops.cast("fptrunc", v, "float")
+    near = ops.single(v)
     if mode == "rn":
         return near
-    back = ops.cast("fpext", near, "double")
+    back = ops.double(near)
     if mode == "rz":
         too_far = ops.cmp("ogt", ops.abs(back), ops.abs(v))
         return ops.from_bits(ops.sub(ops.bits(near), ops.resize(too_far, 32)))
@@ -202,8 +202,8 @@ def narrowed(ops: Ops, v: Value, mode: str) -> Value:
 
 def _to_odd(ops: Ops, v: Value) -> Value:
     """A float64 as float32, rounded to odd; what is too large becomes the largest float32."""
-    near = ops.cast("fptrunc", v, "float")
-    back = ops.cast("fpext", near, "double")
+    near = ops.single(v)
+    back = ops.double(near)
     even = ops.cmp("eq", ops.and_(ops.bits(near), 1), 0)
     low = ops.and_(even, ops.cmp("olt", ops.abs(back), ops.abs(v)))
     high = ops.and_(even, ops.cmp("ogt", ops.abs(back), ops.abs(v)))

@@ -51,11 +51,13 @@ def _fused(ops: Ops, x: Value, y: Value, z: Value) -> Value:
     return ops.code.intrinsic("fma", x, y, z)
 
 
-def _inverse(ops: Ops, x: Value) -> Value:
+def inverse(ops: Ops, x: Value) -> Value:
+    """1 / x."""
     return ops.div(1.0, x)
 
 
-def _inverse_root(ops: Ops, x: Value) -> Value:
+def inverse_root(ops: Ops, x: Value) -> Value:
+    """1 / sqrt(x), rounded twice."""
     return ops.div(1.0, ops.sqrt(x))
 
 
@@ -64,9 +66,9 @@ _NEAREST: dict[str, Callable[..., Value]] = {
     "sub": Ops.sub,
     "mul": Ops.mul,
     "div": Ops.div,
-    "rcp": _inverse,
+    "rcp": inverse,
     "sqrt": Ops.sqrt,
-    "rsqrt": _inverse_root,
+    "rsqrt": inverse_root,
     "fma": _fused,
 }
 
@@ -139,7 +141,7 @@ def _sticky_rsqrt(ops: Ops, x: Value) -> Value:
 
 def _by_sticky(op: Callable[..., Value], *, is_sum: bool = False) -> Callable[..., Value]:
     def compute(ops: Ops, mode: str, *xs: Value) -> Value:
-        wide = [ops.cast("fpext", x, "double") for x in xs]
+        wide = [ops.double(x) for x in xs]
         found = op(ops, *wide)
         if is_sum:  # in float64 it is zero only if it is exact
             found = _zero_below(ops, mode, found, None, wide)

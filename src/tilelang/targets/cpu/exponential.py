@@ -2,8 +2,8 @@
 
 What enters: float32 or float64 values of any lanes. What leaves: exp, exp2, exp10, log, log2,
 log10, log1p, tanh, sigmoid for both types; erf, pow, sinh, cosh, asinh, acosh, atanh for float32.
-No branch, no call, no table: loops around them are vectorised. docs/decisions/cpu-maths.md has their
-errors; infinities, NaN, zeros and subnormal numbers are as in C.
+No branch, no call, no table: loops around them are vectorised. Their errors are listed in
+docs/decisions/cpu-maths.md; infinities, NaN, zeros and subnormal numbers are as in C.
 
 An exponential is `b**x = 2**n * b**r`: `n` comes from a sum with a number so large that its last
 place is 1, which also leaves `n`, with an offset, in the low bits; the offset keeps `2**n` a normal
@@ -336,55 +336,47 @@ def logarithm_of_more(ops: Ops, x: Value) -> Value:
 # float32 by way of float64 ------------------------------------------------------------------------
 
 
-def _double(ops: Ops, x: Value) -> Value:
-    return ops.cast("fpext", x, "double")
-
-
-def _single(ops: Ops, x: Value) -> Value:
-    return ops.cast("fptrunc", x, "float")
-
-
 def sinh(ops: Ops, x: Value) -> Value:
     """(E + E / (E + 1)) / 2 with E = exp(|x|) - 1."""
-    less = exponential_less_one(ops, ops.at_most(_double(ops, ops.abs(x)), 100.0))
+    less = exponential_less_one(ops, ops.at_most(ops.double(ops.abs(x)), 100.0))
     found = ops.mul(ops.add(less, ops.div(less, ops.add(less, 1.0))), 0.5)
-    return ops.copysign(_single(ops, found), x)
+    return ops.copysign(ops.single(found), x)
 
 
 def cosh(ops: Ops, x: Value) -> Value:
     """(exp(|x|) + exp(-|x|)) / 2."""
-    more = ops.add(exponential_less_one(ops, ops.at_most(_double(ops, ops.abs(x)), 100.0)), 1.0)
-    return _single(ops, ops.mul(ops.add(more, ops.div(1.0, more)), 0.5))
+    more = ops.add(exponential_less_one(ops, ops.at_most(ops.double(ops.abs(x)), 100.0)), 1.0)
+    return ops.single(ops.mul(ops.add(more, ops.div(1.0, more)), 0.5))
 
 
 def asinh(ops: Ops, x: Value) -> Value:
     """log1p(|x| + x*x / (1 + sqrt(1 + x*x)))."""
-    size = _double(ops, ops.abs(x))
+    size = ops.double(ops.abs(x))
     square = ops.mul(size, size)
     part = ops.div(square, ops.add(ops.sqrt(ops.add(square, 1.0)), 1.0))
     finite = ops.cmp("olt", size, INFINITY)
     inside = ops.select(finite, ops.add(size, part), size)
-    return ops.copysign(_single(ops, logarithm_of_more(ops, inside)), x)
+    return ops.copysign(ops.single(logarithm_of_more(ops, inside)), x)
 
 
 def acosh(ops: Ops, x: Value) -> Value:
     """log1p(t + sqrt(2t + t*t)) with t = x - 1; NaN below 1."""
-    t = ops.sub(_double(ops, x), 1.0)
+    t = ops.sub(ops.double(x), 1.0)
     root = ops.sqrt(ops.mul(t, ops.add(t, 2.0)))
-    found = _single(ops, logarithm_of_more(ops, ops.add(t, root)))
+    found = ops.single(logarithm_of_more(ops, ops.add(t, root)))
     return ops.select(ops.cmp("olt", x, 1.0), NAN, found)
 
 
 def atanh(ops: Ops, x: Value) -> Value:
     """log1p(2x / (1 - x)) / 2, of |x|; NaN above 1."""
-    size = _double(ops, ops.abs(x))
+    size = ops.double(ops.abs(x))
     ratio = ops.div(ops.add(size, size), ops.sub(1.0, size))
-    return ops.copysign(_single(ops, ops.mul(logarithm_of_more(ops, ratio), 0.5)), x)
+    return ops.copysign(ops.single(ops.mul(logarithm_of_more(ops, ratio), 0.5)), x)
 
 
 def power(ops: Ops, x: Value, y: Value) -> Value:
     """C's pow: 2**(y * log2(|x|)), with the sign and the exceptions that C has."""
-    size, to = _double(ops, ops.abs(x)), _double(ops, y)
+    size, to = ops.double(ops.abs(x)), ops.double(y)
     log = logarithm(ops, size, LOGARITHMS["log2"]["double"])
     found = exponential(ops, ops.mul(to, log), BASES["exp2"]["double"])
     half = ops.mul(to, 0.5)
@@ -397,7 +389,7 @@ def power(ops: Ops, x: Value, y: Value) -> Value:
     # 1 for an exponent of zero, and of 1 whatever the exponent is, of -1 if that is infinite.
     unit = ops.and_(ops.cmp("oeq", size, 1.0), ops.cmp("oeq", ops.abs(to), INFINITY))
     one = ops.or_(ops.cmp("oeq", y, 0.0), ops.or_(ops.cmp("oeq", x, 1.0), unit))
-    return _single(ops, ops.select(one, 1.0, found))
+    return ops.single(ops.select(one, 1.0, found))
 
 
 # The error function -------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tilelang.errors import InternalError
 from tilelang.targets.cpu import exponential as e
 from tilelang.targets.cpu import trigonometry as t
 from tilelang.targets.cpu.arithmetic import Ops
-from tilelang.targets.cpu.exact import ieee
+from tilelang.targets.cpu.exact import ieee, inverse, inverse_root
 from tilelang.targets.cpu.operators import is_number, remainder
 from tilelang.targets.cpu.text import Code, Value, element_of, int_bits, lanes_of, mangled
 
@@ -75,14 +75,6 @@ def _infinite(ops: Ops, x: Value) -> Value:
     return ops.cmp("oeq", ops.abs(x), e.INFINITY)
 
 
-def _inverse(ops: Ops, x: Value) -> Value:
-    return ops.div(1.0, x)
-
-
-def _inverse_root(ops: Ops, x: Value) -> Value:
-    return ops.div(1.0, ops.sqrt(x))
-
-
 _DIRECT: dict[str, Body] = {
     "abs": _intrinsic("fabs"),
     "floor": _intrinsic("floor"),
@@ -95,8 +87,8 @@ _DIRECT: dict[str, Body] = {
     "fma": _intrinsic("fma"),
     "fmul": Ops.mul,
     "fmod": remainder,
-    "fast_rcp": _inverse,
-    "rsqrt": _inverse_root,
+    "fast_rcp": inverse,
+    "rsqrt": inverse_root,
     "clamp": _clamp,
     "isnan": Ops.is_nan,
     "isinf": _infinite,
@@ -123,10 +115,10 @@ def _log(name: str) -> Body:
 
 def _hypot(ops: Ops, x: Value, y: Value) -> Value:
     """sqrt(x*x + y*y) of float32, by float64; infinite if either is, even beside NaN."""
-    a, b = ops.cast("fpext", x, "double"), ops.cast("fpext", y, "double")
+    a, b = ops.double(x), ops.double(y)
     found = ops.sqrt(ops.add(ops.mul(a, a), ops.mul(b, b)))
     infinite = ops.or_(_infinite(ops, x), _infinite(ops, y))
-    return ops.select(infinite, e.INFINITY, ops.cast("fptrunc", found, "float"))
+    return ops.select(infinite, e.INFINITY, ops.single(found))
 
 
 def _nextafter(ops: Ops, x: Value, y: Value) -> Value:
@@ -145,7 +137,7 @@ def _ldexp(ops: Ops, x: Value, y: Value) -> Value:
     limited = ops.at_least(ops.at_most(y, 400.0), -400.0)
     n = ops.cast("fptosi", ops.select(ops.is_nan(y), 0.0, limited), "i32")
     power = ops.from_bits(ops.shl(ops.add(ops.resize(n, 64, signed=True), 1023), 52))
-    return ops.cast("fptrunc", ops.mul(ops.cast("fpext", x, "double"), power), "float")
+    return ops.single(ops.mul(ops.double(x), power))
 
 
 _BODIES: dict[str, Body] = {

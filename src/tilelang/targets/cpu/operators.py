@@ -144,7 +144,7 @@ def _long_division(ops: Ops, a: Value, b: Value) -> Value:
     """
     inf = float("inf")
     places = 48 if has_fma() else 28  # a digit times b must be exact where it is rounded by itself
-    rest, by = (ops.cast("fpext", ops.abs(x), "double") for x in (a, b))
+    rest, by = (ops.double(ops.abs(x)) for x in (a, b))
     inverse = ops.div(1.0, by)
     for k in range(276 // places, -1, -1):  # the largest quotient is below 2**277
         scale = 2.0 ** (k * places)
@@ -152,7 +152,7 @@ def _long_division(ops: Ops, a: Value, b: Value) -> Value:
         rest = ops.fma(ops.neg(digit), ops.mul(by, scale), rest)
     rest = ops.select(ops.cmp("olt", rest, 0.0), ops.add(rest, by), rest)
     rest = ops.select(ops.cmp("oge", rest, by), ops.sub(rest, by), rest)
-    found = ops.copysign(ops.cast("fptrunc", rest, "float"), a)
+    found = ops.copysign(ops.single(rest), a)
     # Of an infinite divisor, a itself is the rest; of zero, and of an infinite a, there is none.
     whole = ops.and_(ops.cmp("oeq", ops.abs(b), inf), ops.cmp("olt", ops.abs(a), inf))
     return ops.select(whole, a, found)

@@ -50,14 +50,6 @@ _ATAN = (  # atan(q) / q in q*q
 )
 
 
-def _double(ops: Ops, x: Value) -> Value:
-    return ops.cast("fpext", x, "double")
-
-
-def _single(ops: Ops, x: Value) -> Value:
-    return ops.cast("fptrunc", x, "float")
-
-
 # Sine, cosine, tangent ----------------------------------------------------------------------------
 
 
@@ -82,7 +74,7 @@ def _quadrant(ops: Ops, x: Value) -> tuple[Value, Value, Value]:
     """The number of quarter turns in a float32, modulo 4 in its low bits, and the sine and cosine
     of the rest, in float64. NaN for what is not finite.
     """
-    one, two, three = _turns(ops, _double(ops, x))
+    one, two, three = _turns(ops, ops.double(x))
     magic = 1.5 * 2.0**52
     shifted = ops.add(ops.add(ops.add(one, two), three), magic)
     rest = ops.add(ops.add(ops.sub(one, ops.sub(shifted, magic)), two), three)
@@ -103,7 +95,7 @@ def sin(ops: Ops, x: Value) -> Value:
     """The sine of a float32."""
     quarters, sine, cosine = _quadrant(ops, x)
     found = ops.select(ops.cmp("ne", ops.and_(quarters, 1), 0), cosine, sine)
-    single = _single(ops, _signed(ops, quarters, found))
+    single = ops.single(_signed(ops, quarters, found))
     return ops.select(ops.cmp("oeq", x, 0.0), x, single)  # keeps -0
 
 
@@ -111,7 +103,7 @@ def cos(ops: Ops, x: Value) -> Value:
     """The cosine of a float32."""
     quarters, sine, cosine = _quadrant(ops, x)
     found = ops.select(ops.cmp("ne", ops.and_(quarters, 1), 0), sine, cosine)
-    return _single(ops, _signed(ops, ops.add(quarters, 1), found))
+    return ops.single(_signed(ops, ops.add(quarters, 1), found))
 
 
 def tan(ops: Ops, x: Value) -> Value:
@@ -120,7 +112,7 @@ def tan(ops: Ops, x: Value) -> Value:
     odd = ops.cmp("ne", ops.and_(quarters, 1), 0)
     above = ops.select(odd, ops.neg(cosine), sine)
     below = ops.select(odd, sine, cosine)
-    return ops.select(ops.cmp("oeq", x, 0.0), x, _single(ops, ops.div(above, below)))
+    return ops.select(ops.cmp("oeq", x, 0.0), x, ops.single(ops.div(above, below)))
 
 
 # Inverses -----------------------------------------------------------------------------------------
@@ -138,12 +130,12 @@ def _arcsine(ops: Ops, x: Value) -> Value:
 
 def asin(ops: Ops, x: Value) -> Value:
     """The arc sine of a float32; NaN outside of [-1, 1]."""
-    return _single(ops, _arcsine(ops, _double(ops, x)))
+    return ops.single(_arcsine(ops, ops.double(x)))
 
 
 def acos(ops: Ops, x: Value) -> Value:
     """The arc cosine of a float32; NaN outside of [-1, 1]."""
-    return _single(ops, ops.sub(math.pi / 2, _arcsine(ops, _double(ops, x))))
+    return ops.single(ops.sub(math.pi / 2, _arcsine(ops, ops.double(x))))
 
 
 def _arctangent(ops: Ops, y: Value, x: Value) -> Value:
@@ -159,13 +151,13 @@ def _arctangent(ops: Ops, y: Value, x: Value) -> Value:
 
 def atan(ops: Ops, x: Value) -> Value:
     """The arc tangent of a float32."""
-    size = _double(ops, ops.abs(x))
-    return ops.copysign(_single(ops, _arctangent(ops, size, ops.const(size, 1.0))), x)
+    size = ops.double(ops.abs(x))
+    return ops.copysign(ops.single(_arctangent(ops, size, ops.const(size, 1.0))), x)
 
 
 def atan2(ops: Ops, y: Value, x: Value) -> Value:
     """The angle of the point (x, y) of float32, in [-pi, pi], with the signs of zeros as in C."""
-    angle = _arctangent(ops, _double(ops, ops.abs(y)), _double(ops, ops.abs(x)))
+    angle = _arctangent(ops, ops.double(ops.abs(y)), ops.double(ops.abs(x)))
     behind = ops.cmp("slt", ops.bits(x), 0)
     angle = ops.select(behind, ops.sub(math.pi, angle), angle)
-    return ops.copysign(_single(ops, angle), y)
+    return ops.copysign(ops.single(angle), y)
