@@ -37,32 +37,61 @@ def lowered(fn: Function) -> Program:
 
 
 def check_lowered(fn: Function, *, rtol: float = 0.0, atol: float = 0.0, **args: Any) -> Program:
+    """`check_interpreted` and `check_native`."""
+    program = lowered(fn)
+    want = emulated(fn, args)
+    _interpreted(program, args, want, rtol, atol)
+    _as_machine_code(fn, program, args, want, rtol, atol)
+    return program
+
+
+def check_interpreted(
+    fn: Function, *, rtol: float = 0.0, atol: float = 0.0, **args: Any
+) -> Program:
     """Fails unless the lowered program gives what the emulator gives, from the arrays as they are.
 
-    The interpreter runs it twice, loops in lockstep from their end the second time; then it runs as
-    machine code, whose maths functions may differ in the last places. Returns the program.
+    The interpreter runs it twice, loops in lockstep from their end the second time. It takes
+    seconds for long loops. Returns the program.
     """
     program = lowered(fn)
-    want = copies(args)
-    translate(fn).run(want)
-    for backwards in (False, True):
-        got = copies(args)
-        run(program, got, backwards=backwards)
-        _all_same(got, want, rtol, atol)
-    got = copies(args)
-    native(program).run(got)
-    _all_same(got, want, rtol or _slack(fn), atol)
+    _interpreted(program, args, emulated(fn, args), rtol, atol)
     return program
 
 
 def check_native(fn: Function, *, rtol: float = 0.0, atol: float = 0.0, **args: Any) -> Program:
-    """`check_lowered` without the interpreter, which takes seconds for long loops of threads."""
+    """The same as machine code, whose maths functions may differ in the last places."""
     program = lowered(fn)
-    want, got = copies(args), copies(args)
+    _as_machine_code(fn, program, args, emulated(fn, args), rtol, atol)
+    return program
+
+
+def emulated(fn: Function, args: Mapping[str, Any]) -> dict[str, Any]:
+    """What the arguments hold after a run on the emulator."""
+    want = copies(args)
     translate(fn).run(want)
+    return want
+
+
+def _interpreted(
+    program: Program, args: Mapping[str, Any], want: Mapping[str, Any], rtol: float, atol: float
+) -> None:
+    for backwards in (False, True):
+        got = copies(args)
+        run(program, got, backwards=backwards)
+        _all_same(got, want, rtol, atol)
+
+
+def _as_machine_code(
+    fn: Function,
+    program: Program,
+    args: Mapping[str, Any],
+    want: Mapping[str, Any],
+    rtol: float,
+    atol: float,
+) -> None:
+    got = copies(args)
     native(program).run(got)
     _all_same(got, want, rtol or _slack(fn), atol)
-    return program
 
 
 def native(program: Program) -> NativeProgram:

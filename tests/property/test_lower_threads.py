@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as hs
 
 from emulator_build import I32, TX, TY, buf, e, kernel, ld, op, reg, st, var
-from lower_build import check_lowered
+from lower_build import check_native
 from tilelang.ir.expr import Buffer, Expr, Load, Select, Var
 from tilelang.ir.special import Collective
 from tilelang.ir.tile import (
@@ -179,4 +179,4 @@ def kernels(draw: hs.DrawFn):
 @given(kernels())
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_random_code_of_threads(fn):
-    check_lowered(fn, C=np.full(COUNT, -1, np.int32), H=np.zeros(7, np.int32))
+    check_native(fn, C=np.full(COUNT, -1, np.int32), H=np.zeros(7, np.int32))
