@@ -8,6 +8,7 @@ no GPU. Functions of the prelude that are one PTX instruction are written in C++
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import shutil
 import subprocess
@@ -174,6 +175,8 @@ class HostProgram:
         assert done.returncode == 0, done.stderr[:3000]
         self.library = ctypes.CDLL(str(library))
         names: dict[str, Any] = dict(HELPERS)
+        for k in range(len(self.built.kernels)):
+            names[f"launch{k}"] = functools.partial(self.launch, k)
         exec(self.built.host.text, names)
         self._run = names["run"]
         self._keep: list[Any] = []
@@ -199,9 +202,8 @@ class HostProgram:
     def fail(self, number: int) -> None:
         raise AssertionError(self.built.failures[number - 1].message)
 
-    def launch(self, number: int, grid: tuple[int, ...], args: tuple[Any, ...]) -> None:
-        facts = self.built.kernels[number]
-        extents = (*grid, 1, 1)[:3]
+    def launch(self, number: int, _: Any, x: int, y: int, z: int, *args: Any) -> None:
+        facts, extents = self.built.kernels[number], (x, y, z)
         record = (ctypes.c_uint * 7)()
         given = [*args, *([ctypes.addressof(record)] if facts.reports else [])]
         kinds = [*facts.params, *([None] if facts.reports else [])]

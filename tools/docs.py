@@ -211,6 +211,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "Warps": ("shfl", "vote", "activemask", "match", "redux"),
     "Matrix products": ("mma", "ldmatrix", "stmatrix"),
     "Matrix products of a warpgroup": ("wgmma",),
+    "Tensor Memory": ("tcgen05",),
 }
 
 

@@ -12,6 +12,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import InternalError, Loc
 from tilelang.ir.expr import Binary, BinaryOp, Const, Pack, Select, Var
 from tilelang.ir.read import read_program
+from tilelang.ir.text import print_program
 from tilelang.ir.thread import Argument, Array, Declare, Elem, Instr, Kernel, Program, Space, Write
 from tilelang.ir.tile import Assert, If, Let
 from tilelang.ir.verify_thread import verify_program
@@ -92,6 +93,19 @@ def test_hand_written_products_compile_or_are_refused_by_name(request, name, arc
     (used,) = made.resources.values()
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
     assert 0 < used.registers <= 168
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+def test_a_product_in_tensor_memory_compiles(request, arch):
+    program = golden_program(request, "tcgen05_gemm")
+    assert read_program(print_program(program)) == program
+    verify_program(program, checker(ROWS), planned=True)
+    made = cubin(program, arch)
+    (used,) = made.resources.values()
+    assert made.warnings == () and (used.spill_stores, used.stack) == (0, 0)
+    with pytest.raises(InternalError, match="sm_90a has not the capability TCGEN05"):
+        emit(program, chip("sm_90a"))
 
 
 @needs_nvrtc

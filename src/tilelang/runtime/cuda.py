@@ -13,7 +13,6 @@ import functools
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from tilelang.ir.evaluate import evaluate
 from tilelang.ir.expr import Expr, Var
 from tilelang.runtime.cuda_arrays import DeviceArray, current_stream
 from tilelang.targets.cuda.driver import (
+    NO_CONTEXT,
     Driver,
     LaunchAttribute,
     LaunchConfig,
@@ -81,10 +81,11 @@ class _Kernel:
         cluster = int(np.prod(facts.cluster)) if facts.cluster else 1
         self.handle = api.function(module, facts.symbol, shared=facts.shared, cluster=cluster)
         self.packing, offsets = _packed(facts.params, facts.reports)
-        self.narrow = [
-            (k, p) for k, p in enumerate(facts.params) if isinstance(p, DType) and p.is_float
-            and p.bits < 32
-        ]  # fmt: skip
+        self.narrow = {
+            k: p
+            for k, p in enumerate(facts.params)
+            if isinstance(p, DType) and p.is_float and p.bits < 32
+        }
         # The block is aligned for tensor maps.
         self._storage = ctypes.create_string_buffer(self.packing.size + _MAP_ALIGN)
         start = ctypes.addressof(self._storage)
@@ -107,84 +108,98 @@ class _Kernel:
         self.params_at = ctypes.addressof(self.pointers)
 
 
-@dataclass
-class _OnDevice:
-    """A program on one device."""
-
-    index: int
-    kernels: list[_Kernel]
-    record: int
-    maps: dict[tuple[Any, ...], bytes] = field(default_factory=dict[tuple[Any, ...], bytes])
+Launcher = Callable[..., None]
 
 
-class _Launch:
-    """One call: what the text of the host level calls `host`."""
+def _launcher(kernel: _Kernel, record: int) -> Launcher:
+    """What the text of the host level calls: `launch(host, x, y, z, *args)`."""
+    api, facts, config = driver(), kernel.facts, kernel.config
+    pack, block = kernel.packing.pack_into, kernel.block
+    call, at, handle, params = api.launch_kernel, kernel.at, kernel.handle, kernel.params_at
+    tail = (record,) if facts.reports else ()
+    narrow = kernel.narrow
 
-    __slots__ = ("_workspaces", "device", "program", "stream")
-
-    def __init__(self, program: CudaProgram, device: _OnDevice, stream: int) -> None:
-        self.program = program
-        self.device = device
-        self.stream = stream
-        self._workspaces: list[int] = []
-
-    def launch(self, number: int, grid: Sequence[int], args: Sequence[Any]) -> None:
-        """Launch a kernel; a grid without blocks is none."""
-        kernel = self.device.kernels[number]
-        x, y, z = (*grid, 1, 1)[:3]
+    def launch(host: _OnDevice, x: int, y: int, z: int, *args: Any) -> None:
+        """Launch the kernel; a grid without blocks is none."""
         if x <= 0 or y <= 0 or z <= 0:
             return
-        for k, dtype in kernel.narrow:
-            args = (*args[:k], _word(args[k], dtype), *args[k + 1 :])
-        if kernel.facts.reports:
-            args = (*args, self.device.record)
-        kernel.packing.pack_into(kernel.block, 0, *args)
-        config = kernel.config
-        config.grid_x, config.grid_y, config.grid_z, config.stream = x, y, z, self.stream
-        code = self.program.api.launch_kernel(kernel.at, kernel.handle, kernel.params_at, None)
+        if narrow:
+            args = tuple(_word(a, narrow[k]) if k in narrow else a for k, a in enumerate(args))
+        pack(block, 0, *args, *tail)
+        config.grid_x, config.grid_y, config.grid_z, config.stream = x, y, z, host.stream
+        code = call(at, handle, params, None)
+        if code == NO_CONTEXT:  # a thread in which nothing of CUDA has run yet
+            api.use(host.index)
+            code = call(at, handle, params, None)
         if code:
-            shape = f"grid {(x, y, z)}, block {kernel.facts.block}, {kernel.facts.shared} bytes of"
-            what = f"launching the kernel {kernel.facts.name} ({shape} shared memory)"
-            raise self.program.api.failed(code, what)
+            shape = f"grid {(x, y, z)}, block {facts.block}, {facts.shared} bytes of shared memory"
+            raise api.failed(code, f"launching the kernel {facts.name} ({shape})")
+
+    return launch
+
+
+class _OnDevice:
+    """A program on one device; the text of the host level calls it `host`.
+
+    One call at a time uses it: `stream` is that of the call.
+    """
+
+    __slots__ = ("_kernels", "_maps", "_program", "index", "record", "run", "stream", "workspaces")
+
+    def __init__(self, program: CudaProgram, index: int) -> None:
+        api, built = driver(), program.built
+        self._program = program
+        self.index = index
+        self.stream = 0
+        self._maps: dict[tuple[Any, ...], bytes] = {}
+        self.workspaces: list[int] = []
+        self.record = api.pinned(_RECORD.size) if program.asserts else 0
+        module = api.load(program.cubin.code)
+        names: dict[str, Any] = dict(HELPERS)
+        self._kernels = [_Kernel(facts, module) for facts in built.kernels]  # they own memory
+        for k, kernel in enumerate(self._kernels):
+            names[f"launch{k}"] = _launcher(kernel, self.record)
+        exec(program.host_code, names)
+        self.run: Callable[..., None] = names["run"]
 
     def tensor_map(
         self, number: int, address: int, dims: tuple[int, ...], strides: tuple[int, ...]
     ) -> bytes:
         """The tensor map of an array; those of earlier calls are kept."""
         key = (number, address, dims, strides)
-        maps = self.device.maps
+        maps = self._maps
         found = maps.get(key)
         if found is None:
             if len(maps) >= MAPS:
                 maps.clear()
-            facts = self.program.built.host.maps[number]
+            facts = self._program.built.host.maps[number]
             found = maps[key] = encode_tensor_map(facts, address, dims, strides)
         return found
 
     def workspace(self, size: int, zero: bool = False) -> int:
         """Memory for this call."""
-        api = self.program.api
+        api = driver()
         address = api.allocate(size, self.stream)
-        self._workspaces.append(address)
+        self.workspaces.append(address)
         if zero:
             api.fill(address, 0, size, self.stream)
         return address
 
     def release(self) -> None:
         """Give the workspaces back once the work in the stream is done with them."""
-        for address in self._workspaces:
-            self.program.api.free(address, self.stream)
+        while self.workspaces:
+            driver().free(self.workspaces.pop(), self.stream)
 
     def evaluate(self, number: int, values: Mapping[str, Any]) -> Any:
         """An expression that the text does not spell."""
-        e: Expr = self.program.built.host.exprs[number]
+        e: Expr = self._program.built.host.exprs[number]
         env = {v: values[v.name] for v in e.walk() if isinstance(v, Var)}
         found = evaluate(e, env)
         return 0 if found is None else found
 
     def fail(self, number: int) -> None:
         """An assertion of the host level that does not hold."""
-        failure: Failure = self.program.built.failures[number - 1]
+        failure: Failure = self._program.built.failures[number - 1]
         raise failed(failure, "before the launch")
 
 
@@ -203,10 +218,8 @@ class CudaProgram:
         self.cubin = cubin
         self._devices: dict[int, _OnDevice] = {}
         self._lock = threading.RLock()
-        names: dict[str, Any] = dict(HELPERS)
-        exec(compile(built.host.text, f"<host level of {built.name}>", "exec"), names)
-        self._run: Callable[..., None] = names["run"]
-        self._asserts = any(k.reports for k in built.kernels)
+        self.host_code = compile(built.host.text, f"<host level of {built.name}>", "exec")
+        self.asserts = any(k.reports for k in built.kernels)
 
     @functools.cached_property
     def api(self) -> Driver:
@@ -241,21 +254,27 @@ class CudaProgram:
         """
         api = self.api
         before = api.current()
-        if before != device:
-            api.use(device)
+        if before == device:
+            self.call_here(values, device, stream)
+            return
+        api.use(device)
         try:
-            with self._lock:
-                at = self._devices.get(device) or self._load(device)
-                launch = _Launch(self, at, stream)
-                try:
-                    self._run(launch, *values)
-                finally:
-                    launch.release()
-            if self._asserts and not api.is_capturing(stream):
-                self._look(at, stream)
+            self.call_here(values, device, stream)
         finally:
-            if before != device:
-                api.use(before)
+            api.use(before)
+
+    def call_here(self, values: Sequence[Any], device: int, stream: int) -> None:
+        """As `call`, where `device` is known to be the current one."""
+        with self._lock:
+            at = self._devices.get(device) or self._load(device)
+            at.stream = stream
+            try:
+                at.run(at, *values)
+            finally:
+                if at.workspaces:
+                    at.release()
+        if self.asserts and not self.api.is_capturing(stream):
+            self._look(at, stream)
 
     def _load(self, device: int) -> _OnDevice:
         api = self.api
@@ -269,10 +288,7 @@ class CudaProgram:
                 expected=f"a device of {self.cubin.arch}",
                 got=f"{found.name} (device {device}), which is {found.arch}",
             )
-        module = api.load(self.cubin.code)
-        record = api.pinned(_RECORD.size) if self._asserts else 0
-        kernels = [_Kernel(facts, module) for facts in self.built.kernels]
-        made = self._devices[device] = _OnDevice(device, kernels, record)
+        made = self._devices[device] = _OnDevice(self, device)
         return made
 
     def _look(self, at: _OnDevice, stream: int) -> None:

@@ -3,16 +3,18 @@
 What enters: a call that was bound and checked in full. What leaves: a plan for all calls whose
 tensors have the same types, shapes, strides and device, and are as well aligned: it takes the
 addresses, allocates the outputs and puts the work into torch's current stream.
+
+A launch takes few microseconds, so a plan is a function written for it: two texts, one that looks
+at arguments and one that launches, without loops and without containers.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from tilelang.ir.tile import Param
 from tilelang.runtime.arguments import Bound, Signature
@@ -23,32 +25,20 @@ from tilelang.runtime.cuda_arrays import DeviceArray
 MANY = 256
 """Plans that one kernel keeps."""
 
-Getter = Callable[[Any], Any]
+LAST = "as the call before"
+"""The key of arguments that fit the plan that was used last."""
 
 
 @dataclass(frozen=True)
 class CudaPlan:
-    """`values` has the sizes, and zeros where `getters` and `outputs` put something."""
+    """`fits(*args)` says whether arguments are those of the plan; `run` is the call."""
 
-    program: CudaProgram
-    device: int
-    values: tuple[Any, ...]
-    getters: tuple[tuple[int, Getter], ...]
-    outputs: tuple[tuple[int, Callable[[], Any]], ...]
-    stream: Callable[[int], int]
+    fits: Callable[..., bool]
+    launch: Callable[..., Any]
 
     def run(self, args: Sequence[Any]) -> Any:
         """Run it; the result is as of a call that was bound in full."""
-        values = list(self.values)
-        for (slot, get), x in zip(self.getters, args, strict=True):
-            values[slot] = get(x)
-        results: list[Any] = []
-        for slot, make in self.outputs:
-            made = make()
-            values[slot] = made.data_ptr()
-            results.append(made)
-        self.program.call(values, self.device, self.stream(self.device))
-        return results[0] if len(results) == 1 else results
+        return self.launch(*args)
 
 
 class CudaPlans:
@@ -58,19 +48,24 @@ class CudaPlans:
         self.program = program
         self.signature = signature
         self._plans: dict[Hashable, CudaPlan | None] = {}
+        self._last: CudaPlan | None = None
         self._params = tuple(signature.inputs.values())
         sizes = signature.symbols()
         self._by_value = [p.var is not None and p.var in sizes for p in self._params]
 
     def key(self, args: Sequence[Any]) -> Hashable | None:
         """What the arguments look like; None where a call must be bound in full."""
-        torch = sys.modules.get("torch")
-        if torch is None or len(args) != len(self._params):
+        if len(args) != len(self._params):
             return None
-        tensor = torch.Tensor
+        last = self._last
+        if last is not None and last.fits(*args):
+            return LAST
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return None
         out: list[Hashable] = []
         for x, by_value in zip(args, self._by_value, strict=True):
-            if type(x) is tensor:
+            if type(x) is torch.Tensor:
                 out.append((x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % ALIGN))
             elif x is None or isinstance(x, (bool, int, float)):
                 out.append((type(x), x if by_value else 0))
@@ -80,7 +75,11 @@ class CudaPlans:
 
     def find(self, key: Hashable | None) -> CudaPlan | None:
         """The plan for arguments that look like this."""
-        return self._plans.get(key)
+        if key is LAST:
+            return self._last
+        found = self._plans.get(key)
+        self._last = found or self._last
+        return found
 
     def learn(self, key: Hashable, args: Sequence[Any], bound: Bound) -> None:
         """Keep what was found out about a call."""
@@ -93,48 +92,108 @@ class CudaPlans:
         arrays = [v for v in bound.values.values() if isinstance(v, DeviceArray)]
         if bound.finish or not arrays or any(a.framework != "torch" for a in arrays):
             return None
-        torch = sys.modules["torch"]
-        values: dict[str, Any] = dict.fromkeys((name for name, _ in self.program.built.slots), 0)
-        values |= {v.name: n for v, n in bound.sizes.items() if v.name in values}
-        order = {name: k for k, name in enumerate(values)}
-        getters: list[tuple[int, Getter]] = []
-        for p, x in zip(self._params, args, strict=True):
-            get = self._getter(p, x, bound.values[p.name])
-            if get is None:
+        writer = _Writer(self.program, arrays[0].device)
+        for p, x, by_value in zip(self._params, args, self._by_value, strict=True):
+            if not writer.argument(p, x, bound.values[p.name], self.signature, by_value=by_value):
                 return None
-            getters.append((order[p.name], get))
         names = [self.signature.fn.params[n].name for n in self.signature.outputs]
-        outputs = [
-            (order[name], _maker(torch, made))
-            for name, made in zip(names, bound.results, strict=True)
-        ]
-        return CudaPlan(
-            self.program,
-            arrays[0].device,
-            tuple(values.values()),
-            tuple(getters),
-            tuple(outputs),
-            torch._C._cuda_getCurrentRawStream,
-        )
+        for name, made in zip(names, bound.results, strict=True):
+            writer.output(name, made)
+        for v, n in bound.sizes.items():
+            writer.values.setdefault(v.name, repr(n))
+        return writer.plan()
 
-    def _getter(self, p: Param, x: Any, storage: Any) -> Getter | None:
-        """How the value of a parameter follows from an argument that looks like `x`."""
-        if p.buffer is None:
-            if p.pointer and not isinstance(x, (int, np.integer)):
-                return _address
-            scalar = self.signature.scalar
-            return lambda value: scalar(p, value)
+
+class _Writer:
+    """The texts of one plan. `names` is what they refer to."""
+
+    def __init__(self, program: CudaProgram, device: int) -> None:
+        torch = sys.modules["torch"]
+        self.program = program
+        self.device = device
+        self.names: dict[str, Any] = {
+            "Tensor": torch.Tensor,
+            "new": torch.empty_strided,
+            "stream_of": torch._C._cuda_getCurrentRawStream,
+            "device_now": torch._C._cuda_getDevice,
+            "call": program.call,
+            "call_here": program.call_here,
+        }
+        self.args: list[str] = []
+        self.guards: list[str] = []
+        self.before: list[str] = []
+        self.results: list[str] = []
+        self.values: dict[str, str] = {}
+
+    def constant(self, value: Any) -> str:
+        """A name for an object."""
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def argument(
+        self, p: Param, x: Any, storage: Any, signature: Signature, *, by_value: bool
+    ) -> bool:
+        """One argument; False where a call like this must be bound in full."""
+        name = f"a{len(self.args)}"
+        self.args.append(name)
         if x is None:
-            return lambda _: 0
-        return _address if x.data_ptr() == storage.address else None
+            self.guards.append(f"{name} is None")
+            self.values[p.name] = "0"
+            return True
+        if p.buffer is None and (not p.pointer or type(x) is int):
+            kind = self.constant(type(x))
+            self.guards.append(f"type({name}) is {kind}")
+            if by_value:
+                self.guards.append(f"{name} == {x!r}")
+            convert = self.constant(functools.partial(signature.scalar, p))
+            self.values[p.name] = f"{convert}({name})"
+            return True
+        if p.buffer is not None and x.data_ptr() != storage.address:
+            return False
+        self.tensor(name, x)
+        self.values[p.name] = f"{name}.data_ptr()"
+        return True
 
+    def tensor(self, name: str, x: Any) -> None:
+        """What a tensor must look like."""
+        shape = self.constant(x.shape)
+        plain = x.is_contiguous()
+        strides = "" if plain else self.constant(x.stride())
+        self.guards += [
+            f"type({name}) is Tensor",
+            f"{name}.dtype is {self.constant(x.dtype)}",
+            f"{name}.shape == {shape}",
+            f"{name}.is_contiguous()" if plain else f"{name}.stride() == {strides}",
+            f"{name}.get_device() == {x.get_device()}",
+            f"not {name}.data_ptr() & {ALIGN - 1}",
+        ]
 
-def _address(x: Any) -> int:
-    return x.data_ptr()
+    def output(self, parameter: str, made: Any) -> None:
+        """A tensor that the call allocates, like `made`."""
+        name = f"r{len(self.results)}"
+        facts = (tuple(made.shape), made.stride(), made.dtype, made.device)
+        shape, stride, dtype, device = (self.constant(f) for f in facts)
+        self.before.append(f"{name} = new({shape}, {stride}, dtype={dtype}, device={device})")
+        self.results.append(name)
+        self.values[parameter] = f"{name}.data_ptr()"
 
-
-def _maker(torch: Any, made: Any) -> Callable[[], Any]:
-    """What allocates a tensor like `made`."""
-    shape, stride, dtype, device = tuple(made.shape), made.stride(), made.dtype, made.device
-    new = torch.empty_strided
-    return lambda: new(shape, stride, dtype=dtype, device=device)
+    def plan(self) -> CudaPlan:
+        """The plan of the texts."""
+        args = ", ".join(self.args)
+        values = ", ".join(self.values[name] for name, _ in self.program.built.slots)
+        given = f"({values},), {self.device}, stream_of({self.device})"
+        result = self.results[0] if len(self.results) == 1 else f"[{', '.join(self.results)}]"
+        lines = [
+            f"def fits({args}):",
+            f"    return {' and '.join(self.guards) or 'True'}",
+            f"def launch({args}):",
+            *(f"    {line}" for line in self.before),
+            f"    if device_now() == {self.device}:",
+            f"        call_here({given})",
+            "    else:",
+            f"        call({given})",
+            f"    return {result}",
+        ]
+        exec(compile("\n".join(lines), "<launch plan>", "exec"), self.names)
+        return CudaPlan(self.names["fits"], self.names["launch"])

@@ -2,7 +2,8 @@
 
 What enters: the statements outside kernels. What leaves: `def run(host, <parameters>, <sizes>)`,
 in which arrays are addresses (ints), and the tables that its numbers refer to. `host` is the launch
-at hand (`runtime/cuda`): it makes workspaces and tensor maps, launches kernels, and reports.
+at hand (`runtime/cuda`): it makes workspaces and tensor maps, and reports; `launch<n>` launches
+kernel n.
 
 Integers of the program are Python's, wrapped where they may leave their type.
 """
@@ -218,9 +219,9 @@ class HostWriter:
 
     def _launch(self, k: Kernel) -> None:
         number = self.kernel(k)
-        grid = "".join(f"{self.of(e)}, " for e in k.grid)
-        args = "".join(f"{self.names[p.name]}, " for p in k.params)
-        self.add(f"host.launch({number}, ({grid}), ({args}))")
+        grid = [*(self.of(e) for e in k.grid), "1", "1"][:3]
+        args = ", ".join(["host", *grid, *(self.names[p.name] for p in k.params)])
+        self.add(f"launch{number}({args})")
 
     # Expressions ---------------------------------------------------------------------------------
 

@@ -42,8 +42,6 @@ from tilelang.targets.cuda.places import Place, declaration, register_words
 from tilelang.targets.cuda.text import Code
 from tilelang.targets.cuda.types import access_bytes, constraint, memory_type, registers, value_type
 
-WGMMA_WAIT = "wgmma.wait_group"
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -87,28 +85,27 @@ class Names:
 
 @dataclass(frozen=True)
 class Facts:
-    """What holds for a whole kernel: its rows, the names of arrays that wgmma works on, whether its
-    threads wait for each other.
+    """What holds for a whole kernel: its rows, the arrays in registers that instructions use after
+    they return, by the row that waits for these, and whether its threads wait for each other.
     """
 
     rows: Rows
-    pending: frozenset[str]
+    pending: Mapping[str, frozenset[str]]
     waits: bool
 
 
 def facts_of(body: Block, rows: Rows) -> Facts:
     """The facts of a kernel's body."""
-    pending: set[str] = set()
+    pending: dict[str, frozenset[str]] = {}
     waits = False
     for stmt in (n for s in body for n in s.walk() if isinstance(n, Instr)):
         row = rows[stmt.row]
         waits = waits or row.waits
-        if WGMMA_WAIT not in row.until:
-            continue
         for o, x in (*zip(row.outs, stmt.outs, strict=True), *zip(row.ins, stmt.ins, strict=True)):
-            if isinstance(x, Slot) and o.effect & Effect.ASYNC:
-                pending.add(x.array.name)
-    return Facts(rows, frozenset(pending), waits)
+            if isinstance(x, Slot) and x.array.space is Space.REGISTER and o.effect & Effect.ASYNC:
+                for wait in row.until:
+                    pending[wait] = pending.get(wait, frozenset()) | {x.array.name}
+    return Facts(rows, pending, waits)
 
 
 class Statements:
@@ -338,13 +335,14 @@ class Statements:
             self.instructions.emit(stmt, self.facts.rows[stmt.row], self._ties(stmt))
 
     def _ties(self, stmt: Instr) -> list[tuple[str, str]]:
-        """The registers that a wait for all products hands back."""
-        if stmt.row != WGMMA_WAIT or dict(stmt.imm)["count"] != 0:
+        """The registers that a wait for all that is under way hands back."""
+        pending = self.facts.pending.get(stmt.row, frozenset())
+        if dict(stmt.imm).get("count", 0) != 0:
             return []
         out: list[tuple[str, str]] = []
         for name in self.visible:
             place = self.x.places[name]
-            if name in self.facts.pending and place.size:
+            if name in pending and place.size:
                 letter = f"+{constraint(registers(place.dtype).word)}"
                 out += [(letter, w) for w in register_words(place, "0", place.size)]
         return out

@@ -13,12 +13,14 @@ from tilelang.targets.cuda.rows.build import LazyRows, made
 from tilelang.targets.cuda.rows.copies import COPIES
 from tilelang.targets.cuda.rows.matrix import FRAGMENTS, MMA
 from tilelang.targets.cuda.rows.sync import SYNC
+from tilelang.targets.cuda.rows.tcgen05 import TCGEN05
 from tilelang.targets.cuda.rows.warp import WARP
 from tilelang.targets.cuda.rows.wgmma import WGMMA
 
 ROWS: Rows = LazyRows(
     made([*GENERIC.values(), *SYNC.values(), *COPIES.values(), *WARP.values(), *MMA, *FRAGMENTS]),
     WGMMA,
+    TCGEN05,
 )
 
 
