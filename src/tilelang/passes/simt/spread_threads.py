@@ -38,9 +38,9 @@ from tilelang.isa.target import Target
 from tilelang.layout.placement import Placement, conflict_free
 from tilelang.layout.spread import Spread, agree
 from tilelang.passes.build import Names, compare, map_bodies, map_statements
-from tilelang.passes.issue import CONSUMERS, PLACEMENT, Issue, Roles
+from tilelang.passes.issue import CONSUMERS, PLACEMENT, AsyncStore, Issue, Roles
 from tilelang.passes.lower_copies import view_roots
-from tilelang.passes.lower_parallel import statements
+from tilelang.passes.lower_parallel import statements, written
 from tilelang.passes.simt.collectives import FULL, lower_collective
 from tilelang.passes.simt.infer_layouts import infer_layouts
 from tilelang.passes.simt.launch import Note, Threads, noted, refused, static_shape
@@ -112,6 +112,14 @@ class _Launch:
         seeds = [v for v, n in zip(launch.thread_vars, threads.extents, strict=True) if n > 1]
         self.varying = Varying(body, seeds, threads.is_private, threads.roots)
         self.layouts = infer_layouts(threads, body, self.wanted)
+        ahead = {s.buffer.name for s in statements(body) if isinstance(s, AsyncStore)}
+        tiles = {
+            r.buffer.name
+            for g, job in self.products.items()
+            for r in (g.a, g.b)
+            if isinstance(job, Group) and not threads.is_fragment(r.buffer)
+        }
+        self.fed = tiles - self.arrived - ahead
         self.body = body
         self.storage = Storage(threads, self.layouts)
         self.nests = Nests(self.storage, self.room())
@@ -207,7 +215,15 @@ class _Launch:
             self.nests.later.append(body[k + 1 :])
             out += self.statement(stmt, apart)
             self.nests.later.pop()
+            if isinstance(stmt, (Parallel, Store, StoreVector)) and self.feeds_unit(stmt):
+                out.append(Issue("fence.proxy.async", (), (), loc=stmt.loc))
         return tuple(out)
+
+    def feeds_unit(self, stmt: Stmt) -> bool:
+        """Whether a statement writes a tile that wgmma reads: each thread then orders its writes
+        before what the unit reads after the next barrier.
+        """
+        return any(b.name in self.fed for s in statements((stmt,)) for b in written(s))
 
     def statement(self, stmt: Stmt, apart: bool) -> Block:
         """One statement."""
@@ -245,7 +261,8 @@ class _Launch:
         """A product by its instruction."""
         job = self.products[stmt]
         if isinstance(job, Group):
-            return lower_group(job, self.t, self.storage.registers, frozenset(self.arrived))
+            ordered = frozenset(self.arrived | self.fed)
+            return lower_group(job, self.t, self.storage.registers, ordered)
         return lower_tensor(job, self.t, self.storage.registers)
 
     def roles(self, stmt: Roles) -> Block:

@@ -146,12 +146,16 @@ class _Kernel:
             then, first = self.block(stmt.then, before)
             orelse, second = self.block(stmt.orelse, before)
             return (stmt.with_(then=then, orelse=orelse),), _unique([*first, *second])
+        first: Block = ()
+        if self.count > 1 and self.conflict(before, list(self.accesses((stmt,), (), ()))):
+            # Once before the loop, rather than in each of its rounds.
+            first, before = (self.barrier(stmt),), [a for a in before if a.flying]
         _, after = self.block(stmt.body, before)
         if isinstance(stmt, For):
             other = Var(self.names.name(f"{stmt.var.name}_before"), stmt.var.type)
             after = [a.renamed({stmt.var.name: other}) for a in after]
         body, after = self.block(stmt.body, _unique([*before, *after]))
-        return (stmt.with_(body=body),), _unique([*before, *after])
+        return (*first, stmt.with_(body=body)), _unique([*before, *after])
 
     def barrier(self, stmt: Stmt) -> Stmt:
         """All threads of the block meet."""

@@ -49,8 +49,23 @@ class Uniform:
                 split = apart or self.differs(stmt.cond)
                 if any(self.leaves_apart(b, split) for b in (stmt.then, stmt.orelse)):
                     return True
-            elif isinstance(stmt, (For, While)) and self.leaves_apart(stmt.body, apart):
+            elif isinstance(stmt, (For, While)) and self.returns_apart(stmt.body, apart):
                 return True
+        return False
+
+    def returns_apart(self, body: Block, apart: bool) -> bool:
+        """Whether some threads may end inside a loop with this body before others."""
+        for stmt in body:
+            if isinstance(stmt, ThreadReturn) and apart:
+                return True
+            if isinstance(stmt, If):
+                split = apart or self.differs(stmt.cond)
+                if any(self.returns_apart(b, split) for b in (stmt.then, stmt.orelse)):
+                    return True
+            elif isinstance(stmt, (For, While)):
+                split = apart or self.is_apart(stmt)
+                if self.returns_apart(stmt.body, split):
+                    return True
         return False
 
     def is_apart(self, stmt: If | For | While) -> bool:

@@ -222,8 +222,8 @@ def _legal(n: int, whole: bool) -> bool:
 def lower_group(
     job: Group, t: Threads, registers: Mapping[str, Buffer], arrived: frozenset[str]
 ) -> Block:
-    """What one thread does of a product; `arrived` are the tiles that the hardware has written, so
-    that no fence is needed before it reads them.
+    """What one thread does of a product; of the tiles in `arrived` all writes are ordered before
+    what the unit reads, so that no fence is needed here.
     """
     return _Writer(job, t, registers, arrived).lower()
 
