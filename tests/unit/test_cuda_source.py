@@ -268,7 +268,7 @@ def test_registers_hold_packed_elements():
     text = source(
         Declare(r), Write(r, Const(3, I32), Const(1.0, F16)), Write(B, tx, get(r, Const(3, I32)))
     )
-    assert "u32 r[4];" in text
+    assert "u32 r[4] = {};" in text
     assert "r[1] = tl::word_set<16>(r[1], 1, u32(f16(0x3C00)));" in text
     assert "B[tx] = f16((r[1] >> 16));" in text
 

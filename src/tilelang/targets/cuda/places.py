@@ -350,6 +350,8 @@ def declaration(place: Place, size: int, align: int) -> str:
         return f"{value_type(dtype)} {place.name};"
     if place.is_register:
         form = registers(dtype)
-        return f"{form.word} {place.name}[{max(1, form.words(size))}];"
+        # Elements that share a word are written one by one, which keeps the rest of the word.
+        start = " = {}" if form.per > 1 else ""
+        return f"{form.word} {place.name}[{max(1, form.words(size))}]{start};"
     head = f"alignas({align}) " if align else ""
     return f"{head}{memory_type(dtype)} {place.name}[{max(1, size)}];"
