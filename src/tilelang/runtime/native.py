@@ -40,7 +40,7 @@ def workers() -> Workers:
     store, name = Store(options.cache_dir), digest([compiler(), *machine(), module_text()])
     entry = store.get(name)
     if entry is None:
-        entry = Entry({"kernel": "workers", "target": "cpu"}, {"code": compiled()})
+        entry = Entry({"kernel": "workers", "target": "cpu, its workers"}, {"code": compiled()})
         store.put(name, entry)
     return Workers(entry.blobs["code"])
 
