@@ -160,7 +160,7 @@ def _moves() -> Iterator[InstrRow]:
 
 
 TCGEN05: list[tuple[str, Maker]] = list(made([*MEMORY, *_products(), *_moves()]))
-"""`tcgen05.mma.<kind>`: one thread issues it for the block: `d = (d if scale_d else 0) + a @ b`. `a`
-is a descriptor, or with `.ts` an address in Tensor Memory. `tcgen05.ld` gives lane n of the 32
+"""`tcgen05.mma.<kind>`: one thread issues it for the block: `d = (d if scale_d else 0) + a @ b`.
+`a` is a descriptor, or with `.ts` an address in Tensor Memory. `tcgen05.ld` gives lane n of the 32
 lanes that a warp of its number may touch to thread n, `count` columns of 32 bits.
 """
