@@ -198,6 +198,9 @@ class TileError(Exception):
         super().__init__("\n\n".join(d.render() for d in diagnostics))
         self.diagnostics: tuple[Diagnostic, ...] = diagnostics
 
+    def __str__(self) -> str:  # KeyError would show the text as Python writes it
+        return str(self.args[0])
+
     def with_loc(self, loc: Loc) -> TileError:
         """The same error with `loc` on every finding that has no location yet."""
         placed = [d if d.loc is not None else replace(d, loc=loc) for d in self.diagnostics]
@@ -220,6 +223,18 @@ class TileIndexError(TileError, IndexError):
 
 class TileNameError(TileError, AttributeError):
     """A name that does not exist, or that belongs to another dialect."""
+
+
+class TileUndefinedError(TileError, NameError):
+    """A name of Python that is not defined where a kernel uses it."""
+
+
+class TileKeyError(TileError, KeyError):
+    """A key that a dictionary does not have, while a kernel is traced."""
+
+
+class TileZeroDivisionError(TileError, ZeroDivisionError):
+    """A number that is known while a kernel is traced, divided by zero."""
 
 
 class TileRuntimeError(TileError, RuntimeError):

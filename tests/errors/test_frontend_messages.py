@@ -1,6 +1,8 @@
 """What a kernel author reads when a kernel is refused, or its arguments at the launch."""
 # ruff: noqa: E501 - the cases are source text
 
+import math
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,23 @@ GROUPS: dict[str, dict[str, str]] = {
         "step of zero": "for i in T.serial(0, 4, 0):\n    B[0] = i",
         "launch in a launch": "with T.Kernel(1):\n    B[0] = 1",
     },
+    "python": {
+        "name": "B[0] = lenght + 1",
+        "name of the language": "B[0] = alloc_var('int32')",
+        "name in a comprehension": "B[0] = len([no_such_name for k in range(4)])",
+        "division": "B[0] = 1 // 0",
+        "remainder": "B[0] = 5 % len([])",
+        "index": "B[0] = [1, 2, 3][3]",
+        "key": "B[0] = {'a': 1}['b']",
+        "types": "B[0] = 1 + 'a'",
+        "number of values": "x, y = [1, 2, 3]",
+        "attribute": "B[0] = [1].size",
+        "rounding up": "B[0] = T.ceildiv(5, 0)",
+        "numpy": "A[0, 0] = np.exp(A[0, 0])",
+        "numpy under another name": "A[0, 0] = np.maximum(A[0, 0], 0)",
+        "math": "A[0, 0] = math.sqrt(A[0, 0])",
+        "numpy on a buffer": "B[0] = np.sum(B)",
+    },
 }
 
 FUNCTIONS = {
@@ -106,6 +125,9 @@ FUNCTIONS = {
     "parameter of another type": "def kernel(A: 3.5):\n    pass\n",
     "unknown annotation": 'def kernel(\n    A: "T.Tensor((missing,))",\n):\n    pass\n',
     "threads": "def kernel(n: T.int32):\n    with T.Kernel(1, threads=n):\n        pass\n",
+    "names of a grid": "def kernel():\n    with T.Kernel(4) as (bx, by):\n        pass\n",
+    "names of two axes": "def kernel():\n    with T.Kernel(4, 4) as (bx, by, bz):\n        pass\n",
+    "one name of two axes": "def kernel(A: T.Tensor((4,), 'int32')):\n    with T.Kernel(4, 4) as bx:\n        A[bx] = 1\n",
     "grid": "def kernel():\n    with T.Kernel(1, 2, 3, 4, threads=32):\n        pass\n",
     "allocation outside a launch": "def kernel():\n    S = T.alloc_shared((4,), 'int32')\n",
     "size that nothing gives": "def kernel(A: T.Tensor((m * 2,), 'int32')):\n    with T.Kernel(1):\n        A[0] = k\n",
@@ -145,6 +167,7 @@ def twice(x):
 def message(source):
     names = {
         "helper": helper, "twice": twice, "GLOBAL": 1, "kept": [], "m": T.dynamic("m"), "k": T.dynamic("k"),
+        "np": np, "math": math,
     }  # fmt: skip
     with pytest.raises(TileError) as caught:
         T.prim_func(defined(source, "kernel.py", **names))

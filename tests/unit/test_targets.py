@@ -385,6 +385,12 @@ def test_an_unknown_chip_is_refused_with_the_nearest_names_of_its_kind():
     assert "expected: one of ascend910b, ascend950" in refusal({"kind": "ascend", "arch": "sm_80"})
 
 
+def test_a_product_is_refused_with_its_architecture():
+    for name, chip in (("h100", "sm_90a"), ("H200", "sm_90a"), ("b200", "sm_100a")):
+        assert f"write {chip}, which is the architecture of {name}" in refusal(f"emulate:{name}")
+    assert "write sm_90a" in refusal("cuda -arch=hopper")
+
+
 @pytest.mark.parametrize("name", ["hip", "rocm", "metal", "webgpu", "cutedsl", "pto", "ascendc"])
 def test_a_target_of_another_tree_is_refused_by_name_with_what_to_use(name):
     text = refusal(name)

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilelang import language
 from tilelang.errors import Loc, TileError, TileNameError, TileTypeError, error
 from tilelang.ir.tile import LoopKind
 from tilelang.language.buffers import Whole, here
@@ -21,6 +22,37 @@ _INSTEAD = {
     "round": "T.round(x)",
     "divmod": "a // b and a % b",
 }
+
+
+# What the language has for functions of Python's math module and of NumPy that go by another name.
+_NAMED = {
+    "maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min", "absolute": "abs",
+    "fabs": "abs", "where": "if_then_else", "clip": "clamp", "power": "pow", "rint": "round",
+    "arctan2": "atan2",
+}  # fmt: skip
+
+
+def check_foreign(fn: Any, args: tuple[Any, ...]) -> None:
+    """Refuse a function of Python or NumPy that would have to know what the kernel computes."""
+    module = getattr(fn, "__module__", None) or type(fn).__module__
+    if module == "builtins":
+        check_builtin(fn, args)
+        return
+    library = module.partition(".")[0]
+    if library not in ("math", "numpy") or isinstance(fn, type):
+        return
+    if not any(_unknown(a) or isinstance(a, Whole) for a in args):
+        return
+    name = getattr(fn, "__name__", "a function")
+    ours = _NAMED.get(name, name)
+    raise error(
+        "syntax",
+        f"{library}.{name} on {describe(next(a for a in args if isinstance(a, (Value, Whole))))}",
+        here(),
+        cls=TileTypeError,
+        expected="numbers that are known while the kernel is traced",
+        help=f"use T.{ours}" if ours and hasattr(language, ours) else "use the functions of T",
+    )
 
 
 def check_builtin(fn: Any, args: tuple[Any, ...]) -> None:

@@ -316,7 +316,15 @@ class Rewriter(ast.NodeTransformer):
 
     def _stmt_with(self, node: ast.With) -> list[ast.stmt]:
         items = [
-            ast.withitem(self.visit(entry.context_expr), entry.optional_vars)
+            ast.withitem(
+                self._tracer(
+                    "manager",
+                    entry.context_expr,
+                    self.visit(entry.context_expr),
+                    ast.Constant(_parts(entry.optional_vars)),
+                ),
+                entry.optional_vars,
+            )
             for entry in node.items
         ]
         return [ast.With(items, self.block(node.body))]
@@ -478,3 +486,10 @@ def _strings(names: list[str]) -> ast.Tuple:
 def _restore(handle: str, names: list[str]) -> list[ast.stmt]:
     """`name = handle.value("name")` for each name: what the name means from here on."""
     return [_set(n, ast.Call(_method(handle, "value"), [ast.Constant(n)], [])) for n in names]
+
+
+def _parts(target: ast.expr | None) -> int | None:
+    """How many values a target takes apart; None where it takes one, or any number."""
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        return None
+    return None if any(isinstance(e, ast.Starred) for e in target.elts) else len(target.elts)

@@ -10,6 +10,7 @@ from typing import Any
 from tilelang import dtypes
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileError, TileRuntimeError, TileTypeError, error
+from tilelang.frontend.faults import located
 from tilelang.frontend.source import Rewritten, closure_values, instantiate
 from tilelang.frontend.trace import Tracer, check_complete
 from tilelang.ir.build import CURRENT, Builder, TraceStopped
@@ -44,6 +45,11 @@ def run(
             raise
     except TileError as exc:
         raise (exc.with_loc(builder.loc or rewritten.loc)) from None
+    except Exception as exc:
+        fault = located(exc)
+        if fault is None:
+            raise
+        raise fault from exc
     finally:
         CURRENT.reset(token)
 

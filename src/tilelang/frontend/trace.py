@@ -23,8 +23,8 @@ from tilelang.errors import (
     warning,
 )
 from tilelang.frontend.calls import (
-    check_builtin,
     check_callable,
+    check_foreign,
     check_iterable,
     range_loop,
     range_of,
@@ -48,6 +48,7 @@ from tilelang.ir.build import Builder
 from tilelang.ir.expr import BinaryOp, Const, Var
 from tilelang.ir.tile import Alloc, Assert, Break, Continue, Stmt
 from tilelang.language.buffers import BufferRef, RegionRef, VarRef
+from tilelang.language.launch import KernelLaunchFrame
 from tilelang.language.pointers import make_tensor
 from tilelang.language.values import Value, condition, describe, is_scalar, logical_not, select
 
@@ -139,8 +140,7 @@ class Tracer:
         if fn is range:
             return range_of(args)
         check_callable(fn)
-        if getattr(fn, "__module__", None) == "builtins":
-            check_builtin(fn, args)
+        check_foreign(fn, args)
         container = changed_container(fn)
         if container is not None:
             check_change(self.builder, container)
@@ -155,6 +155,14 @@ class Tracer:
             raise signature_error(fn, args, kwargs, loc) or exc from None
         finally:
             self.builder.loc = outer
+
+    def manager(self, k: int, value: Any, parts: int | None) -> Any:
+        """`with value as (a, b):` - `parts` is how many values the names take it apart into."""
+        loc = self._go(k)
+        check_usable(value)
+        if isinstance(value, KernelLaunchFrame):
+            value.check_names(parts, loc)
+        return value
 
     def bool_op(self, k: int, word: str, *operands: Callable[[], Any]) -> Any:
         """`a and b` / `a or b`: Python's while the left side is known, then the kernel's."""

@@ -131,6 +131,7 @@ class Chip:
 
     `arch` is the vendor's architecture number (90 for sm_90a, 3510 for dav-3510). A key of
     `memories` says that the memory exists, an empty tuple that it has no published limit.
+    `products` are what chips of it are sold as, in small letters; they are for messages only.
     `cores` is the number of SMs of the product that `cores.source` names, where there is one.
     `fp32_gemm` is the precision in which products of fp32 tiles are computed.
     `copies` are the pairs (source, destination) of memories between which a program may copy, None
@@ -145,6 +146,7 @@ class Chip:
     capabilities: frozenset[Capability] = field(compare=False, repr=False)
     memories: Memories = field(compare=False, repr=False)
     aliases: tuple[str, ...] = field(compare=False, default=())
+    products: tuple[str, ...] = field(compare=False, default=(), repr=False)
     threads: ThreadLimits | None = field(compare=False, default=None, repr=False)
     cores: Fact | None = field(compare=False, default=None, repr=False)
     alignments: Mapping[Memory, Fact] = field(
@@ -418,7 +420,11 @@ def _find_chip(name: str, chips: Sequence[Chip], spec: str) -> Chip:
         if word == chip.name or word in chip.aliases:
             return chip
     names = [chip.name for chip in chips]
-    near = _near(word, [*names, *(alias for chip in chips for alias in chip.aliases)])
+    sold = next((c for c in chips if word in (*c.products, c.family.lower())), None)
+    if sold is not None:
+        near = f"write {sold.name}, which is the architecture of {name}"
+    else:
+        near = _near(word, [*names, *(alias for chip in chips for alias in chip.aliases)])
     raise error(
         "target",
         f"unknown chip '{name}' in target '{spec}'",

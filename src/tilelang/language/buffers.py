@@ -385,6 +385,9 @@ def _scalar_index(buffer: Buffer, axis: int, part: Any) -> Expr:
             f"index {axis} of {buffer.name} is {describe(part)}",
             expected="an integer or a slice",
             got=describe(part),
+            help="a grid of several extents gives a list: `as (bx, by)` names each index"
+            if isinstance(part, (list, tuple))
+            else "",
         )
     e = simplify(as_expr(part))
     if e.dtype.kind == "bool":

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from tilelang.errors import JITNoBuilderError, TileError, TileIndexError, TileValueError, error
+from tilelang.errors import (
+    JITNoBuilderError,
+    Loc,
+    TileError,
+    TileIndexError,
+    TileValueError,
+    error,
+)
 from tilelang.ir import build
 from tilelang.ir.build import LaunchState
 from tilelang.ir.expr import Expr, int_value
@@ -54,6 +61,22 @@ class KernelLaunchFrame:
         self._cluster = tuple(cluster)
         self._npu = npu_vector_core
         self._loc = here()
+
+    def check_names(self, count: int | None, loc: Loc) -> None:
+        """Refuse `as (bx, by)` with another number of names than the grid has extents."""
+        extents = len(self._grid)
+        if count is None or count == extents:
+            return
+        names = ", ".join(("bx", "by", "bz")[:extents])
+        raise error(
+            "shape",
+            f"the block indices of T.Kernel are taken apart into {count} names",
+            loc,
+            cls=TileValueError,
+            expected=f"{extents}, one for each extent of the grid",
+            got=str(count),
+            help=f"with T.Kernel(...) as {names if extents == 1 else f'({names})'}:",
+        )
 
     def __enter__(self) -> Any:
         b = self._builder

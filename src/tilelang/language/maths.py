@@ -7,7 +7,7 @@ from typing import Any
 
 from tilelang import dtypes
 from tilelang.dtypes import DType
-from tilelang.errors import TileValueError, error
+from tilelang.errors import TileValueError, TileZeroDivisionError, error
 from tilelang.ir.expr import BinaryOp, Const, Load, Var
 from tilelang.language.buffers import here, plain
 from tilelang.language.values import (
@@ -325,6 +325,15 @@ def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     ZeroDivisionError for ints divided by 0.
     """
     if isinstance(lhs, int) and isinstance(rhs, int):
+        if rhs == 0:
+            raise error(
+                "value",
+                "T.ceildiv divides by zero",
+                here(),
+                cls=TileZeroDivisionError,
+                expected="a divisor other than 0",
+                got=f"T.ceildiv({lhs}, 0)",
+            )
         return -(-lhs // rhs)
     a, b = Value(as_expr(lhs)), Value(as_expr(rhs))
     if a.expr.dtype.kind == "uint" or b.expr.dtype.kind == "uint":

@@ -7,6 +7,7 @@ integer literals fold.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 from typing import cast as cast_type
@@ -15,7 +16,14 @@ import numpy as np
 
 from tilelang import dtypes
 from tilelang.dtypes import DType
-from tilelang.errors import TileError, TileRuntimeError, TileTypeError, TileValueError, error
+from tilelang.errors import (
+    TileError,
+    TileRuntimeError,
+    TileTypeError,
+    TileValueError,
+    error,
+    warning,
+)
 from tilelang.ir import build
 from tilelang.ir.evaluate import evaluate
 from tilelang.ir.expr import (
@@ -354,12 +362,49 @@ def as_expr(x: Any, dtype: DType | None = None) -> Expr:
     elif isinstance(x, Expr):
         e = x
     elif isinstance(x, (bool, int, float, np.generic)):
-        if dtype is not None:
-            return constant(x, dtype) if dtype.lanes == 1 else packed((cast_type("Any", x),), dtype)
-        return constant(x, _literal_dtype(cast_type("Any", x)))
+        if dtype is None:
+            return constant(x, _literal_dtype(cast_type("Any", x)))
+        if dtype.lanes > 1:
+            return packed((cast_type("Any", x),), dtype)
+        made = constant(x, dtype)
+        _note_misfit(cast_type("Any", x), made)
+        return made
     else:
         raise _not_scalar(x)
     return e if dtype is None else convert(e, dtype)
+
+
+_ROUNDING = 0.06  # of the largest number of a type: what beyond it still rounds to it
+
+
+def _note_misfit(given: Any, made: Const) -> None:
+    """Warn where a number becomes another one because its type is too small for it."""
+    dtype = made.dtype
+    x: float = cast_type("Any", given).item() if isinstance(given, np.generic) else given
+    if dtype.is_bool or not (dtype.is_integer or math.isfinite(x)):
+        return
+    low, high = dtype.min, dtype.max
+    if dtype.is_integer:
+        ones = (1 << dtype.bits) - 1  # all bits set, however the type reads them
+        fits = math.isfinite(x) and (low <= int(x) <= high or x in (-1, ones))
+    else:
+        near = abs(x - float(made.value)) <= _ROUNDING * float(high)
+        fits = abs(x) <= high or near
+    if not fits:
+        _warn(
+            f"{x} does not fit {dtype}",
+            expected=f"a number from {low} to {high}",
+            got=f"{x}, which becomes {made.value}",
+            help="T.cast(x, dtype) says that it is meant",
+        )
+
+
+def _warn(message: str, **facts: Any) -> None:
+    """Leave a warning at the current place, once."""
+    builder = build.current_or_none()
+    found = None if builder is None else warning("value", message, builder.loc, **facts)
+    if builder is not None and found is not None and found not in builder.warnings:
+        builder.warnings.append(found)
 
 
 def _literal_dtype(x: Any) -> DType:
@@ -426,7 +471,9 @@ _SYMBOLIC_INTS = frozenset(
         BinaryOp.TRUNCMOD,
     }
 )
+_DIVISIONS = frozenset({BinaryOp.FLOORDIV, BinaryOp.FLOORMOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD})
 _BITWISE = frozenset({BinaryOp.BITAND, BinaryOp.BITOR, BinaryOp.BITXOR})
+_BITS = _BITWISE | {BinaryOp.SHL, BinaryOp.SHR}
 _LOGICAL_OF_BITWISE = {
     BinaryOp.BITAND: BinaryOp.AND,
     BinaryOp.BITOR: BinaryOp.OR,
@@ -441,53 +488,6 @@ def promoted(a: Any, b: Any) -> tuple[Expr, Expr]:
     return convert(x, common), convert(y, common)
 
 
-def common_type(a: DType, b: DType) -> DType:
-    """The type in which an operation on these two is done; a located error where there is none."""
-    try:
-        return dtypes.promote(a, b)
-    except (TypeError, ValueError) as exc:
-        raise _refuse("dtype", str(exc)) from None
-
-
-def binary(op: BinaryOp, a: Any, b: Any) -> Value:
-    """`a op b` with promotion. Bitwise operators on bools are logical."""
-    if not is_scalar(a) or not is_scalar(b):
-        raise _not_scalar(b if is_scalar(a) else a)
-    x, y = promoted(a, b)
-    if x.dtype.kind == "bool":
-        if op in _LOGICAL_OF_BITWISE:
-            return Value(fold(Binary(_LOGICAL_OF_BITWISE[op], x, y)))
-        if not (op.is_compare or op.is_logical):
-            x, y = convert(x, INT32), convert(y, INT32)
-    if op in _SYMBOLIC_INTS:
-        _need_integers(op, op.value, x.dtype)
-    return Value(fold(Binary(op, x, y)))
-
-
-def _need_integers(op: BinaryOp, spelling: str, dtype: DType) -> None:
-    if dtype.kind not in ("int", "uint"):
-        raise _refuse(
-            "dtype",
-            f"`{spelling}` on values of type {dtype}",
-            expected="integers",
-            got=str(dtype),
-            help="`T.reinterpret(x, 'uint32')` gives the bits of a float" if op in _BITWISE else "",
-        )
-_BITS = _BITWISE | {BinaryOp.SHL, BinaryOp.SHR}
-
-
-def divide(a: Any, b: Any) -> Value:
-    """`a / b`. Signed integers are refused: neither C nor Python division is plainly meant."""
-    x, y = promoted(*(_of_one_width(a, b) if op in _BITS else (a, b)))
-    if x.dtype.kind in ("int", "bool"):
-        raise _refuse(
-            "dtype",
-            f"`/` on signed integers ({x.dtype})",
-            cls=TileRuntimeError,
-            expected="floats, or a division that says how it rounds",
-            help="use `//` (floor), `T.truncdiv` (toward zero), `T.ceildiv` (up), "
-            "or cast to a float first",
-        )
 def _of_one_width(a: Any, b: Any) -> tuple[Any, Any]:
     """The operands of a bitwise operator or shift: a Python int takes the integer type of the other
     operand where that holds it (a negative one wraps in an unsigned type), and int32 otherwise.
@@ -505,6 +505,58 @@ def _with_type_of(x: Any, other: Any) -> Any:
     return constant(x, dtype) if wraps or dtype.min <= x <= dtype.max else x
 
 
+def common_type(a: DType, b: DType) -> DType:
+    """The type in which an operation on these two is done; a located error where there is none."""
+    try:
+        return dtypes.promote(a, b)
+    except (TypeError, ValueError) as exc:
+        raise _refuse("dtype", str(exc)) from None
+
+
+def binary(op: BinaryOp, a: Any, b: Any) -> Value:
+    """`a op b` with promotion. Bitwise operators on bools are logical."""
+    if not is_scalar(a) or not is_scalar(b):
+        raise _not_scalar(b if is_scalar(a) else a)
+    x, y = promoted(*(_of_one_width(a, b) if op in _BITS else (a, b)))
+    if x.dtype.kind == "bool":
+        if op in _LOGICAL_OF_BITWISE:
+            return Value(fold(Binary(_LOGICAL_OF_BITWISE[op], x, y)))
+        if not (op.is_compare or op.is_logical):
+            x, y = convert(x, INT32), convert(y, INT32)
+    if op in _SYMBOLIC_INTS:
+        _need_integers(op, op.value, x.dtype)
+    if op in _DIVISIONS and isinstance(y, Const) and y.dtype.is_integer and y.value == 0:
+        _warn(
+            "an integer is divided by zero",
+            expected="a divisor other than 0",
+            got="0, so that the value is unspecified",
+        )
+    return Value(fold(Binary(op, x, y)))
+
+
+def _need_integers(op: BinaryOp, spelling: str, dtype: DType) -> None:
+    if dtype.kind not in ("int", "uint"):
+        raise _refuse(
+            "dtype",
+            f"`{spelling}` on values of type {dtype}",
+            expected="integers",
+            got=str(dtype),
+            help="`T.reinterpret(x, 'uint32')` gives the bits of a float" if op in _BITWISE else "",
+        )
+
+
+def divide(a: Any, b: Any) -> Value:
+    """`a / b`. Signed integers are refused: neither C nor Python division is plainly meant."""
+    x, y = promoted(a, b)
+    if x.dtype.kind in ("int", "bool"):
+        raise _refuse(
+            "dtype",
+            f"`/` on signed integers ({x.dtype})",
+            cls=TileRuntimeError,
+            expected="floats, or a division that says how it rounds",
+            help="use `//` (floor), `T.truncdiv` (toward zero), `T.ceildiv` (up), "
+            "or cast to a float first",
+        )
     op = BinaryOp.TRUNCDIV if x.dtype.kind == "uint" else BinaryOp.DIV
     return Value(fold(Binary(op, x, y)))
 
