@@ -90,6 +90,17 @@ def one_block_of_a_cluster():
 
 
 @T.prim_func
+def lanes_that_wait_for_lanes(A: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32):
+        bar = T.alloc_barrier(1)
+        tx = T.get_thread_binding()
+        if tx == 0:
+            T.mbarrier_wait_parity(bar, 0)
+        elif tx == 5:
+            T.mbarrier_arrive(bar)
+
+
+@T.prim_func
 def flag_that_nobody_sets(F: T.Tensor((2,), "int32")):
     with T.Kernel(3, threads=64):
         tx = T.get_thread_binding()
@@ -227,6 +238,7 @@ CASES = [
     (named_barriers_of_two_warps, ()),
     (some_blocks_at_the_grid_barrier, ()),
     (one_block_of_a_cluster, ()),
+    (lanes_that_wait_for_lanes, (ints(32),)),
     (flag_that_nobody_sets, (ints(2),)),
     (counts_for_ever, (ints(2),)),
     (too_many_arrivals, ()),

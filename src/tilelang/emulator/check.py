@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tilelang.emulator import elements
+from tilelang.emulator import elements, race
 from tilelang.emulator.blocks import LANE
 from tilelang.emulator.ops import matched
 from tilelang.emulator.shadow import Cells, LaneRange, Owners, Places, Shadow, cells_of
 from tilelang.emulator.storage import Access, Array, Fault, Index, Mask, Tile, overlap
 from tilelang.errors import Diagnostic, Findings, Loc, Severity, warning
+from tilelang.ir.sync import WARP
 
 if TYPE_CHECKING:
     from tilelang.emulator.agents import Agent
@@ -72,6 +73,7 @@ class Checker:
     block: int = 0
     domain: Domain = field(default_factory=Domain)
     epoch: int = 0
+    stretch: int = 0
     order: Order | None = None
     _turns: int = 0
     _global: list[Cells] = field(default_factory=list[Cells])
@@ -109,7 +111,7 @@ class Checker:
     def start(self) -> None:
         """A new launch: what earlier ones did is in order."""
         for cells in self._global:
-            cells.plain = cells.atomic = cells.readers = None
+            cells.plain = cells.atomic = cells.readers = cells.bytes = None
         self._blocks.clear()
 
     def enter_block(self, number: int, block: tuple[int, ...]) -> None:
@@ -132,7 +134,14 @@ class Checker:
 
     def _turn(self) -> None:
         self._turns += 1
-        self.epoch = self._turns
+        self.epoch = self.stretch = self._turns
+
+    def step(self) -> None:
+        """A statement that all threads reach; on chip it is after what was, since the compiler puts
+        a barrier where one is needed.
+        """
+        self._turns += 1
+        self.stretch = self._turns
 
     def barrier(self) -> None:
         """What comes is after what was, for the threads of the block."""
@@ -176,7 +185,8 @@ class Checker:
         values = self._values(touch, value, index, mask, shape)
         if not same and not atomic:
             self._one_statement(touch, values)
-        self._written(touch, values, atomic=atomic, lanes=not same)
+        some = same and mask is not None and self.domain.threads
+        self._written(touch, values, atomic=atomic, lanes=some or not same, same=same)
         elements.scatter(shadow.array, index, value, mask, shape, access)
 
     def atomic(
@@ -305,22 +315,29 @@ class Checker:
             for owners, what in ((plain, "stores"), (updates, "updates")):
                 if atomic and owners is updates:
                     continue
-                wrong = self._others(owners, t)
+                wrong = self._others(owners, t.cells)
                 if wrong.any() and not (atomic and owners is plain):
                     self._block_race(t, wrong, owners, f"one block {what} what another reads")
             if not atomic:
-                self._own(readers, t)
-        if lanes and self._races_between_lanes(t):
+                self._own(readers, t.cells, t.access.loc)
+        if lanes and self.domain.shape:
             writers, readers_of = t.shadow.cells.lanes()
-            each = np.repeat(t.lanes, t.each)
-            wrong = writers.others(t.cells, each, self.epoch)
+            who, epoch = self._who(t)
+            wrong = writers.others(t.cells, who, epoch)
             if wrong.any() and not atomic:
                 self._lane_race(t, wrong, writers, "one iteration stores what another reads")
-            readers_of.add(t.cells, each, self.epoch)
+            readers_of.add(t.cells, who, epoch)
 
     def _written(
-        self, t: Touch, values: Array | None, *, atomic: bool = False, lanes: bool = True
+        self,
+        t: Touch,
+        values: Array | None,
+        *,
+        atomic: bool = False,
+        lanes: bool = True,
+        same: bool = False,
     ) -> None:
+        """Elements are stored, by each of the `lanes` or by the block; the `same` value by all."""
         if not len(t.cells):
             return
         self._waits_for(t, write=True, atomic=atomic)
@@ -335,24 +352,47 @@ class Checker:
                 *kinds,
                 (updates, "one block stores what another updates atomically"),
             ):
-                wrong = self._others(owners, t)
+                wrong = self._others(owners, t.cells)
                 if wrong.any() and not atomic:
-                    same = (
-                        owners is plain and values is not None and self._unchanged(t, values, wrong)
-                    )
-                    self._block_race(t, wrong, owners, what, same=same)
-            self._own(updates if atomic else plain, t)
-        if lanes and self._races_between_lanes(t):
+                    equal = owners is plain and self._unchanged(t, values, wrong)
+                    self._block_race(t, wrong, owners, what, same=equal)
+            self._own(updates if atomic else plain, t.cells, t.access.loc)
+        if lanes and self.domain.shape:
             writers, readers_of = t.shadow.cells.lanes()
-            each = np.repeat(t.lanes, t.each)
+            who, epoch = self._who(t)
             for ranges, what in (
                 (writers, "two iterations store one element"),
                 (readers_of, "one iteration stores what another reads"),
             ):
-                wrong = ranges.others(t.cells, each, self.epoch)
+                wrong = ranges.others(t.cells, who, epoch)
+                if same and ranges is writers and self._unchanged(t, values, wrong):
+                    continue  # all of them store one value, as flags are set
                 if wrong.any() and not atomic:
                     self._lane_race(t, wrong, ranges, what)
-            writers.add(t.cells, each, self.epoch)
+            writers.add(t.cells, who, epoch)
+        if t.access.buffer.dtype.is_subbyte:
+            self._bytes(t, lanes=lanes)
+
+    def _bytes(self, t: Touch, *, lanes: bool) -> None:
+        """A store of a part of a byte reads and writes the byte, which has one owner."""
+        per_byte = 8 // t.access.buffer.dtype.bits
+        if not t.at or t.each > 1 or per_byte < 2:
+            return
+        last = np.asarray(t.at[-1], np.int64)
+        parts = t.cells - last + last // per_byte  # rows begin at whole bytes
+        blocks, threads = t.shadow.cells.of_bytes()
+        wrong = np.zeros(len(parts), np.bool_)
+        if not t.access.on_chip:
+            wrong = self._others(blocks, parts)
+            self._own(blocks, parts, t.access.loc)
+        between = "blocks"
+        if lanes and self.domain.threads and not wrong.any():
+            since = self.stretch if t.access.on_chip else self.epoch
+            threads.add(parts, t.lanes, since)
+            wrong, between = threads.others(parts, t.lanes, since), "threads"
+        if wrong.any():
+            element = f"{self.element_of(t, wrong)} and another of its byte, in {self.where()}"
+            self.findings.add(race.of_bytes(t.access, between, element))
 
     def _updated(self, t: Touch) -> None:
         if not len(t.cells) or self._waits_for(t, write=True, atomic=True):
@@ -361,12 +401,12 @@ class Checker:
         if not t.access.on_chip:
             plain, updates, readers = t.shadow.cells.blocks()
             for owners, what in ((plain, "stores"), (readers, "reads")):
-                wrong = self._others(owners, t)
+                wrong = self._others(owners, t.cells)
                 if wrong.any():
                     self._block_race(
                         t, wrong, owners, f"one block {what} what another updates atomically"
                     )
-            self._own(updates, t)
+            self._own(updates, t.cells, t.access.loc)
 
     def taken(self, array: Array, source: Shadow) -> Shadow:
         """The shadow of a copy that some threads have made for themselves."""
@@ -396,24 +436,30 @@ class Checker:
         """An operation of the block has written elements."""
         self._written(t, None, lanes=False)
 
-    def _others(self, owners: Owners, t: Touch) -> Flags:
+    def _others(self, owners: Owners, cells: Places) -> Flags:
         """Which cells belong to other blocks, with no order between them and this one."""
-        wrong = owners.others(t.cells, self.block)
+        wrong = owners.others(cells, self.block)
         if self.order is not None and wrong.any():
-            wrong &= ~self.order.settled(owners, t.cells)
+            wrong &= ~self.order.settled(owners, cells)
         return wrong
 
-    def _own(self, owners: Owners, t: Touch) -> None:
+    def _own(self, owners: Owners, cells: Places, loc: Loc | None) -> None:
         now = self.order.now if self.order is not None else 0
-        owners.add(t.cells, self.block, self.site(t.access.loc), now)
+        owners.add(cells, self.block, self.site(loc), now)
 
-    def _races_between_lanes(self, t: Touch) -> bool:
-        """Threads are held in order on chip by barriers that the compiler inserts; iterations are
-        not ordered at all.
+    def _who(self, t: Touch) -> tuple[Lanes, int]:
+        """Who touches the cells, and since when there was no order: iterations, or threads since
+        the last barrier. On chip warps, since barriers of the compiler do not stand inside of a
+        statement or of a branch that some threads take.
         """
-        return bool(self.domain.shape) and not (self.domain.threads and t.access.on_chip)
+        if self.domain.threads and t.access.on_chip:
+            return np.repeat(t.lanes // WARP, t.each), self.stretch
+        return np.repeat(t.lanes, t.each), self.epoch
 
-    def _unchanged(self, t: Touch, values: Array, wrong: Flags) -> bool:
+    def _unchanged(self, t: Touch, values: Array | None, wrong: Flags) -> bool:
+        """Whether a store leaves the elements as they are."""
+        if values is None:
+            return False
         hit = wrong.reshape(-1, t.each).any(axis=1)
         old = t.shadow.array[tuple(i[hit] for i in t.at)]
         return old.tobytes() == np.ascontiguousarray(values[hit]).tobytes()
@@ -630,25 +676,17 @@ class Checker:
 
     def _lane_race(self, t: Touch, wrong: Flags, ranges: LaneRange, what: str) -> None:
         k, at, cell = t.example(wrong)
-        name = t.access.buffer.name
-        me = int(t.lanes[k])
-        other = self._lane(ranges.someone(cell, me))
-        if self.domain.threads:
-            what = what.replace("iteration", "thread")
-        who = "threads" if self.domain.threads else "iterations of T.Parallel"
-        self.findings.add(
-            warning(
-                "race",
-                f"a race between {who} on {name}: {what}",
-                t.access.loc,
-                expected="elements that one iteration stores are touched by no other"
-                if not self.domain.threads
-                else "a barrier between the accesses, or an atomic operation",
-                got=f"{self._element(t, at)} touched at {other} and at {self._lane(me)}"
-                f" in {self.where()}",
-                help="write into another buffer, or split the loop in two",
-            )
-        )
+        lane, element = int(t.lanes[k]), self._element(t, at)
+        if self.domain.threads and t.access.on_chip:
+            first = 0 if self.order is None else self.order.first // WARP
+            mine = lane // WARP
+            pair = f"warp {first + ranges.someone(cell, mine)} and by warp {first + mine}"
+            found = race.of_warps(t.access, what, f"{element} touched by {pair} in {self.where()}")
+        else:
+            pair = f"{self._lane(ranges.someone(cell, lane))} and at {self._lane(lane)}"
+            got = f"{element} touched at {pair} in {self.where()}"
+            found = race.of_lanes(t.access, what, got, threads=self.domain.threads)
+        self.findings.add(found)
 
 
 def _block_text(block: tuple[int, ...]) -> str:

@@ -29,7 +29,7 @@ def block(u: Unit, body: Block, one: Callable[[Unit, Stmt], None]) -> None:
         frame = u.frames[-1] if u.frames else None
         if frame is not None and frame.masked and body[k + 1 :] and leaves(stmt):
             rest = u.bind(_and_not(u, u.mask, frame.gone), "m")
-            with u.w.block(f"if {rest.code}.any():"), u.under(rest):
+            with u.w.block(f"if {rest.code}.any():"), u.under(rest, rest=not frame.loop):
                 block(u, body[k + 1 :], one)
             return
 
@@ -171,6 +171,8 @@ def _turn(u: Unit, stmt: While) -> None:
     """Before a round of a loop that may wait for memory, others have their turn."""
     if u.before_round is not None:
         u.before_round(stmt)
+    if u.checks is not None:
+        u.checks.step(u)
 
 
 def exit_(u: Unit, stmt: Break | Continue | ThreadReturn) -> None:

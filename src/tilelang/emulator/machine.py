@@ -46,6 +46,20 @@ def everyone(shape: tuple[int, ...], mask: Mask | None) -> Mask:
     return np.ones(shape, np.bool_) if mask is None else np.broadcast_to(mask, shape).copy()
 
 
+def whole_clusters(grid: tuple[int, ...], cluster: tuple[int, ...], loc: Loc | None) -> None:
+    """Refuse a grid that is not made of whole clusters."""
+    for axis, size in enumerate(cluster):
+        blocks = grid[axis] if axis < len(grid) else 1
+        if blocks % size:
+            raise error(
+                "value",
+                f"axis {axis} of the grid is not made of whole clusters",
+                loc,
+                expected=f"a multiple of {size}",
+                got=f"{blocks} blocks",
+            )
+
+
 @dataclass
 class Machine:
     """The state of one run. `block` is the block that is running, x first."""

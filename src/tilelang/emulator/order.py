@@ -71,6 +71,7 @@ class View:
     known: Known = field(default_factory=Known)
     domain: Any = None
     epoch: int = 0
+    stretch: int = 0
 
 
 class Order:
@@ -102,11 +103,13 @@ class Order:
         if before is not None:
             old = self._view(before)
             old.domain, old.epoch = self.check.domain, self.check.epoch
+            old.stretch = self.check.stretch
         self._agent = agent
         view = self._view(agent)
         self.check.enter_block(agent.block.number, agent.block.index)
         if view.domain is not None:
             self.check.domain, self.check.epoch = view.domain, view.epoch
+            self.check.stretch = view.stretch
 
     def _view(self, agent: Agent) -> View:
         view = self._views.get(agent)
@@ -118,6 +121,11 @@ class Order:
     def place_of(self, lane: int) -> list[tuple[str, int]]:
         """The indices of a thread of the running agent, by the author's names."""
         return self._agent.place(lane) if self._agent is not None else []
+
+    @property
+    def first(self) -> int:
+        """The first thread of the running agent."""
+        return 0 if self._agent is None else self._agent.first
 
     def _column(self, who: Agent | Point) -> int:
         self._columns.append(who)

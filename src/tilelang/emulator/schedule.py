@@ -18,8 +18,9 @@ import numpy as np
 from tilelang.emulator.agents import LOOP, Agent, Steps
 from tilelang.emulator.barriers import Mbarrier
 from tilelang.emulator.blocks import BlockState
-from tilelang.emulator.storage import Array
+from tilelang.emulator.storage import Array, Mask
 from tilelang.errors import DeadlockError, Diagnostic, Loc
+from tilelang.ir.sync import WARP
 
 Live = tuple[Agent, Steps]
 
@@ -29,6 +30,7 @@ _ENDLESS_TURNS = 1_000_000
 _FIRST_LOOK = 8
 # How many places and groups of threads a report names.
 _PLACES, _GROUPS = 16, 8
+_TURNS = ("lanes of one warp take the branches of a condition one after the other",)
 
 
 class Schedule:
@@ -160,6 +162,7 @@ def stuck(agents: list[Agent], spinning: str) -> DeadlockError:
                 help="the loop ends when another thread or block writes what it reads"
                 if spins
                 else "each wait needs its arrivals: compare counts, parities, and who reaches them",
+                notes=_TURNS if any(map(_part_of_a_warp, who)) else (),
             )
         )
     more = len(findings) - _PLACES
@@ -167,6 +170,14 @@ def stuck(agents: list[Agent], spinning: str) -> DeadlockError:
         findings = findings[:_PLACES]
         findings.append(Diagnostic("deadlock", f"{more} more places where threads wait"))
     return DeadlockError(*findings)
+
+
+def _part_of_a_warp(agent: Agent) -> bool:
+    """Whether some lanes of a warp wait, and others do not."""
+    lanes: Mask | None = None if agent.wait is None else agent.wait.lanes
+    here = np.full(agent.count, True) if lanes is None else np.broadcast_to(lanes, agent.count)
+    warps = np.split(here, range(WARP, agent.count, WARP))
+    return any(w.any() and not w.all() for w in warps)
 
 
 def _who(agents: list[Agent]) -> str:

@@ -35,6 +35,7 @@ class Cells:
         self.plain: Owners | None = None
         self.atomic: Owners | None = None
         self.readers: Owners | None = None
+        self.bytes: tuple[Owners, LaneRange] | None = None
         self.lane_writers: LaneRange | None = None
         self.lane_readers: LaneRange | None = None
 
@@ -60,6 +61,12 @@ class Cells:
                 Owners(self.count),
             )
         return self.plain, self.atomic, self.readers
+
+    def of_bytes(self) -> tuple[Owners, LaneRange]:
+        """Which blocks, and which lanes, stored into the bytes that elements share."""
+        if self.bytes is None:
+            self.bytes = Owners(self.count), LaneRange(self.count)
+        return self.bytes
 
     def lanes(self) -> tuple[LaneRange, LaneRange]:
         """Which lanes of the current nest stored, and read."""

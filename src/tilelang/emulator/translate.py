@@ -84,6 +84,7 @@ _RESERVED = {
     "atomic_lanes": atomics.atomic_lanes,
     "atomic_previous": atomics.atomic_previous,
     "rounds": machine.rounds,
+    "whole_clusters": machine.whole_clusters,
     "most": machine.most,
     "everyone": machine.everyone,
     "one": one,
@@ -154,6 +155,8 @@ def statement(u: Unit, stmt: Stmt) -> None:
     """Translate one statement, and what the observer asks for after it."""
     if stmt.loc is not None:
         u.w.loc = stmt.loc
+    if u.checks is not None:
+        u.checks.step(u)
     watched = (
         u.observer is not None
         and not isinstance(stmt, (Launch, Break, Continue, ThreadReturn))
@@ -384,6 +387,9 @@ def _launch(u: Unit, stmt: Launch) -> None:
             u.w.line("yield from ()  # a kernel that waits is a generator")
     u.w.loc = stmt.loc
     grid_text = tuple_text(e.code for e in grid)
+    if stmt.cluster:
+        place = u.constant("loc", stmt.loc, stmt.loc)
+        u.w.line(f"whole_clusters({grid_text}, {stmt.cluster!r}, {place})")
     if u.agents:
         u.w.line(f"machine.launch_agents({name}, {grid_text}, {crew})")
         u.ways = None

@@ -59,6 +59,7 @@ class Unit:
     safe: dict[str, Any] = field(default_factory=dict[str, Any])
     domain: Domain = field(default_factory=Domain)
     mask: Val | None = None
+    branched: bool = False
     lanes: Lanes = field(default_factory=lambda: Lanes((), (), lambda _: False, {}))
     frames: list[Frame] = field(default_factory=list[Frame])
     memo: dict[int, Val] = field(default_factory=dict[int, Val])
@@ -241,14 +242,17 @@ class Unit:
         return Val(f"{a.text} & {b.text}", b.dtype, a.axes | b.axes)
 
     @contextmanager
-    def under(self, mask: Val | None) -> Generator[None]:
-        """Statements written inside are for the lanes of `mask` only."""
-        before = self.mask
+    def under(self, mask: Val | None, *, rest: bool = False) -> Generator[None]:
+        """Statements written inside are for the lanes of `mask` only: those that take a branch or
+        a round, or with `rest` those that are left.
+        """
+        before = self.mask, self.branched
+        self.branched = self.branched or not (rest or mask is self.mask)
         self.mask = mask
         try:
             yield
         finally:
-            self.mask = before
+            self.mask, self.branched = before
 
     @property
     def mask_text(self) -> str:

@@ -129,6 +129,11 @@ class Watched:
     def _call(self, u: Unit, method: str, p: Place, rest: str) -> str:
         return f"machine.checker.{method}({shadow_of(p.storage)}, {index_text(u, p)}, {rest})"
 
+    def step(self, u: Unit) -> None:
+        """A statement that all threads reach: the compiler may put a barrier before it."""
+        if u.domain.threads and u.domain.rank and not u.branched:
+            u.w.line("machine.checker.step()")
+
     def barrier(self, u: Unit) -> None:
         """All threads have met."""
         u.w.line("machine.checker.barrier()")
