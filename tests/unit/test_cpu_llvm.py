@@ -1,62 +1,48 @@
-"""The typed face of llvmlite: text to code, code that can be called, and nothing left behind."""
+"""Code that is loaded: what it calls is looked at first."""
 
 import ctypes
-import gc
-import os
-from pathlib import Path
 
 import pytest
 
 from tilelang.errors import InternalError
-from tilelang.targets.cpu import llvm
+from tilelang.targets.cpu.llvm import Library, optimise
+from tilelang.targets.cpu.symbols import undefined
 
-TWICE = """
-define i32 @twice(i32 %x) {
-  %y = add i32 %x, %x
-  ret i32 %y
-}
+CALLS = """
+declare double @{name}(double)
+define double @run(double %x) {{
+  %y = call double @{name}(double %x)
+  ret double %y
+}}
 """
 
 
-def test_text_becomes_code_that_can_be_called():
-    library = llvm.Library(llvm.optimise(TWICE).object())
-    twice = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(library.address("twice"))
-    assert [twice(n) for n in (0, 21, -4)] == [0, 42, -8]
-    with pytest.raises(InternalError, match="no function thrice"):
-        library.address("thrice")
+def made(name):
+    return optimise(CALLS.format(name=name)).object()
 
 
-def test_a_module_that_breaks_the_rules_is_an_error_with_its_line():
-    with pytest.raises(InternalError, match=r"<string>:3"):
-        llvm.optimise("define i32 @f() {\n  ret i32 0\n  oops\n}")
+def test_a_function_of_the_process_is_found():
+    code = made("lgamma")
+    assert "lgamma" in list(undefined(code))
+    run = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(Library(code).address("run"))
+    assert run  # the library is gone by now, so it is not called
 
 
-def test_assembly_is_of_the_same_function():
-    assert "twice:" in llvm.optimise(TWICE).assembly()
+def test_a_function_that_nothing_defines_is_an_error_and_not_the_end_of_the_process():
+    with pytest.raises(InternalError, match="no_such_function, which nothing defines"):
+        Library(made("no_such_function"))
 
 
-def test_the_machine_is_known_by_its_features():
-    host = llvm.host()
-    assert host.lanes(32) * 32 == host.vector_bits >= 128
-    assert host.lanes(10**6) == 1
-    assert llvm.version().startswith("llvmlite ")
+@pytest.mark.parametrize("code", [b"", b"\x7fELF\x01", b"MZ and so on"])
+def test_other_files_are_not_looked_into(code):
+    assert list(undefined(code)) == []
 
 
-def resident() -> float:
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**10
+def test_a_module_that_breaks_the_rules_is_named_with_its_line():
+    with pytest.raises(InternalError, match="LLVM refuses the module"):
+        optimise("define i32 @f() { ret i64 0 }")
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-def test_compiling_leaves_nothing_behind():
-    """Modules differ, as those of different kernels do: constants and types pile up too."""
-    before = 0.0
-    for n in range(150):
-        names = [f"%s{n}.{k} = type {{ i{k + 1}, [{n + 1} x i{k + 1}] }}" for k in range(20)]
-        used = [f"@g{k} = global %s{n}.{k} zeroinitializer" for k in range(20)]
-        text = "\n".join([*names, *used, TWICE.replace("%x, %x", f"%x, {n * 1000}")])
-        llvm.Library(llvm.optimise(text).object()).address("twice")
-        if n == 30:
-            before = resident()
-    assert (resident() - before) / 120 < 15  # KiB for each
+def test_a_function_that_the_code_does_not_have():
+    with pytest.raises(InternalError, match="no function walk"):
+        Library(made("lgamma")).address("walk")

@@ -180,9 +180,11 @@ def constant(e: Const) -> Value:
     """A literal. Narrow floats are the integers of their bits."""
     kind = value_type(e.dtype)
     scalar = e.type.base
-    if element_of(kind) in ("float", "double", "i1") or not scalar.is_float:
-        return number(kind, e.value)
-    return number(kind, bits_of(e.value, scalar))
+    if scalar.is_float and element_of(kind) not in ("float", "double"):
+        return number(kind, bits_of(e.value, scalar))
+    if scalar.is_subbyte and not scalar.is_float:
+        return number(kind, int(e.value) & ((1 << scalar.bits) - 1))
+    return number(kind, e.value)
 
 
 def bits_of(value: float, dtype: DType) -> int:

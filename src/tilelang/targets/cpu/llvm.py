@@ -7,11 +7,13 @@ information, so no other file imports it; it is loaded when something is first c
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from dataclasses import dataclass
 from typing import Any
 
 from tilelang.errors import InternalError
+from tilelang.targets.cpu.symbols import undefined
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,12 @@ def optimise(text: str, *, vectorise: bool = False) -> Machine:
     return Machine(module, machine)
 
 
+@functools.cache
+def _process() -> ctypes.CDLL:
+    """What this process has loaded: libc and libm among it."""
+    return ctypes.CDLL(None)
+
+
 class Library:
     """Code in memory. It stays until the object is gone, so whoever calls a function keeps it.
 
@@ -143,6 +151,9 @@ class Library:
 
     def __init__(self, code: bytes) -> None:
         llvm = _binding()
+        missing = [n for n in undefined(code) if not hasattr(_process(), n)]
+        if missing:  # MCJIT would end the process
+            raise InternalError(f"the code calls {', '.join(missing)}, which nothing defines")
         machine = llvm.Target.from_triple(host().triple).create_target_machine()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         try:
