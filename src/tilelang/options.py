@@ -109,7 +109,7 @@ class Part(enum.Enum):
 
 # The parts of this version that read their settings. The commit that makes a part read them adds
 # it here; tests/unit/test_options.py compares this with the source, in both directions.
-BUILT: frozenset[Part] = frozenset({Part.TARGET, Part.RUNTIME, Part.TRACE, Part.CHECK})
+BUILT: frozenset[Part] = frozenset({Part.TARGET, Part.RUNTIME, Part.TRACE, Part.CHECK, Part.DEVICE})
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tilelang.errors import (
 from tilelang.frontend import PrimFunc
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target, TargetLike
-from tilelang.options import Options, ineffective, options_from
+from tilelang.options import BUILT, Options, Part, ineffective, options_from
 from tilelang.runtime.kernel import Findings, JITKernel, Runner
 from tilelang.runtime.parts import check_function, native, translate
 from tilelang.runtime.resolve import description, is_auto, resolve
@@ -61,11 +61,15 @@ def compile(
     options = options_from(configs, os.environ)
     if verbose is not None:
         options = replace(options, verbose=verbose)
+    resolved = resolve(target, str(options.default_target))
+    parts = _parts(resolved)
+    if Part.DEVICE in parts:
+        options = replace(options, device_compile_flags=(*options.device_compile_flags, *flags))
+        flags = []
     unused = [
-        *ineffective(configs, {}),
+        *ineffective(configs, {}, parts),
         *_unused(execution_backend, target_host, flags),
     ]
-    resolved = resolve(target, str(options.default_target))
     outputs = output_positions(func, out_idx)
     trace = Trace(func.ir.name, options)
     trace.begin(func.ir)
@@ -84,6 +88,12 @@ def compile(
         options,
         Findings((*func.warnings, *_heard(findings, options), *fallen), tuple(unused)),
     )
+
+
+def _parts(target: Target) -> frozenset[Part]:
+    """The parts of the compiler that a target goes through."""
+    has_device = target.mode == "native" and target.backend == "cuda"
+    return BUILT if has_device else BUILT - {Part.DEVICE}
 
 
 def _program(
