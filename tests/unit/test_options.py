@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import tilelang
+import tilelang.language as T
 from tilelang import options as module
 from tilelang.options import (
     BUILT,
@@ -17,6 +19,7 @@ from tilelang.options import (
     ineffective,
     options_from,
 )
+from tilelang.targets.cuda.nvrtc import is_installed
 
 SOURCE = Path(module.__file__).parent
 
@@ -235,6 +238,31 @@ def test_a_part_that_the_target_skips_is_the_reason(monkeypatch):
         "tl.enable_fast_math has no effect: this target does not go through the device compiler",
         "tirx.noalias has no effect: distinct storage is checked at launch and used when proved",
     ]
+
+
+@pytest.mark.parametrize("target", ["cpu", "emulate", "cuda -arch=sm_90a"])
+def test_a_kernel_says_which_settings_its_target_does_not_use(target):
+    if target.startswith("cuda") and not is_installed():
+        pytest.skip("NVRTC is not installed")
+    given = {"tl.enable_fast_math": True, "tl.disable_data_race_check": True}
+    kernel = tilelang.compile(filled(), target=target, pass_configs=given, compile_flags="-DX=1")
+    device = "this target does not go through the device compiler"
+    flags = "compile_flags have no effect: this target runs no device compiler"
+    on_device = target.startswith("cuda")
+    assert kernel.unused == (
+        () if on_device else (f"tl.enable_fast_math has no effect: {device}", flags)
+    )
+    assert kernel.options.device_compile_flags == (("-DX=1",) if on_device else ())
+
+
+def filled():
+    @T.prim_func
+    def kernel(X: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(32):
+                X[i] = 1.0
+
+    return kernel
 
 
 def test_an_unknown_variable_of_upstream_is_reported():
