@@ -245,14 +245,14 @@ def test_a_kernel_says_which_settings_its_target_does_not_use(target):
     if target.startswith("cuda") and not is_installed():
         pytest.skip("NVRTC is not installed")
     given = {"tl.enable_fast_math": True, "tl.disable_data_race_check": True}
-    kernel = tilelang.compile(filled(), target=target, pass_configs=given, compile_flags="-DX=1")
+    kernel = tilelang.compile(filled(), target=target, pass_configs=given, compile_flags="-DMINE=1")
     device = "this target does not go through the device compiler"
     flags = "compile_flags have no effect: this target runs no device compiler"
     on_device = target.startswith("cuda")
     assert kernel.unused == (
         () if on_device else (f"tl.enable_fast_math has no effect: {device}", flags)
     )
-    assert kernel.options.device_compile_flags == (("-DX=1",) if on_device else ())
+    assert kernel.options.device_compile_flags == (("-DMINE=1",) if on_device else ())
 
 
 def filled():
