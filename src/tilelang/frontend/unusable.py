@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn, cast
 
 from tilelang.errors import Loc, TileRuntimeError, error
@@ -60,11 +61,16 @@ class Unusable:
 
 def check_usable(*values: Any) -> None:
     """Refuse a name without a value among `values`, also inside tuples, lists and slices."""
+    _check(values, ())
+
+
+def _check(values: Iterable[Any], around: tuple[int, ...]) -> None:
+    """Look at values that lie in the containers `around`, by identity: one may hold itself."""
     for value in values:
         if isinstance(value, Unusable):
             value.refuse()
-        if isinstance(value, (tuple, list)):
-            check_usable(*cast("tuple[Any, ...]", value))
+        if isinstance(value, (tuple, list)) and id(cast("Any", value)) not in around:
+            _check(cast("Iterable[Any]", value), (*around, id(cast("Any", value))))
         elif isinstance(value, slice):
             part = cast("slice[Any, Any, Any]", value)
-            check_usable(part.start, part.stop, part.step)
+            _check((part.start, part.stop, part.step), around)
