@@ -19,17 +19,13 @@ from tilelang.ir.bounds import Env, Interval, prove
 from tilelang.ir.expr import (
     BOOL,
     INT32,
-    AddressOf,
     AtomicLoad,
     Binary,
     BinaryOp,
     Bitcast,
     Buffer,
-    Cast,
     Const,
     Expr,
-    Load,
-    LoadVector,
     Region,
     Var,
     const,
@@ -69,7 +65,6 @@ from tilelang.ir.tile import (
     If,
     Launch,
     Let,
-    LoopKind,
     Print,
     Stmt,
     Store,
@@ -81,6 +76,13 @@ from tilelang.ir.tile import (
 from tilelang.isa.target import Target
 from tilelang.layout.placement import Placement
 from tilelang.passes.accesses import Accesses, Place, wide_size
+from tilelang.passes.buffers import (
+    addressed,
+    room_for,
+    scalar_count,
+    scalar_shape,
+    statically_indexed,
+)
 from tilelang.passes.build import Names, as_type, compare, minus, plus, serial, times, unsupported
 from tilelang.passes.check.program import op_name
 from tilelang.passes.issue import CONSUMERS, PLACEMENT, Issue, Span, TensorBox
@@ -91,11 +93,6 @@ MOST = (1 << 31) - (1 << 16)
 """The largest size that launch may bind to a 32-bit name: an index of a tile that begins inside
 does not overflow then.
 """
-
-MOST_BYTES = 1 << 47
-"""No process has more memory: it is what the addresses of the machines of today reach."""
-
-FLOAT64 = DType("float64")
 
 PARAMETER_ALIGN = 16
 """Bytes: the widest access of a thread of a GPU. A launch with another address is not made."""
@@ -126,11 +123,11 @@ class _Lowering:
     def __init__(self, fn: Function, *, many: bool = False) -> None:
         self.fn = fn
         self.many = many
-        self.static = _statically_indexed(fn) if many else set[str]()
+        self.static = statically_indexed(fn) if many else set[str]()
         self.names = Names(fn)
         self.dialect = Dialect(fn.dialect)
         self.places: dict[str, Place] = {}
-        self.addressed = _addressed(fn)
+        self.addressed = addressed(fn)
         self.safe: dict[str, float] = {}
         self.signed = {
             n
@@ -154,13 +151,13 @@ class _Lowering:
                 continue
             b = p.buffer
             align = PARAMETER_ALIGN if self.many and not p.pointer else 0
-            array = Array(b.name, b.dtype.base, _size(b), align=align, loc=p.loc)
+            array = Array(b.name, b.dtype.base, scalar_count(b), align=align, loc=p.loc)
             self.places[b.name] = self.placed(b, array)
             params.append(
                 Argument(
                     p.name,
                     array=array,
-                    shape=_scalar_shape(b),
+                    shape=scalar_shape(b),
                     strides=b.strides,
                     pointer=p.pointer,
                     loc=p.loc,
@@ -233,7 +230,11 @@ class _Lowering:
             thread_vars,
             lowered,
             cluster=stmt.cluster if self.many else (),
-            attrs=tuple((CONSUMERS, s.values[0]) for s in stmt.body if is_note(s, CONSUMERS)),
+            attrs=tuple(
+                (CONSUMERS, s.values[0])
+                for s in stmt.body
+                if isinstance(s, Annotate) and s.kind == CONSUMERS
+            ),
             loc=stmt.loc,
         )
         order = [p.name for p in self.fn.params] + [v.name for v in self.fn.dynamic]
@@ -388,11 +389,11 @@ class _Lowering:
         """Storage for a buffer."""
         b = stmt.buffer
         memory = memory_of(self.dialect, b.scope)
-        size = simplify(_size(b) or const(0), env)
+        size = simplify(scalar_count(b) or const(0), env)
         if memory is Memory.GLOBAL:
             array = Array(b.name, b.dtype.base, size, align=ON_CHIP_ALIGN)
             self.places[b.name] = self.placed(b, array)
-            return (*_room_for(stmt, size), Declare(array, loc=stmt.loc))
+            return (*room_for(stmt, size), Declare(array, loc=stmt.loc))
         count = int_value(size)
         if count is None:
             raise error(
@@ -464,13 +465,13 @@ class _Lowering:
                 expected="types of whole bytes, or of the same number of bits",
                 help="convert the elements one by one",
             )
-        array = Array(b.name, own, _size(b), space=source.array.space)
+        array = Array(b.name, own, scalar_count(b), space=source.array.space)
         self.places[b.name] = self.placed(b, array)
         return (*checks, At(array, Addr(source.array, first), loc=stmt.loc))
 
     def fits(self, stmt: View, offset: Expr, env: Env) -> Block:
         """What must hold for a view to lie in its source."""
-        source, b = _size(stmt.source), _size(stmt.buffer)
+        source, b = scalar_count(stmt.source), scalar_count(stmt.buffer)
         if source is None or b is None:
             return ()
         bits = stmt.source.dtype.bits
@@ -496,7 +497,7 @@ class _Lowering:
         """A buffer at an address."""
         x = self.acc.begin(env)
         address = x.expr(stmt.address)
-        array = Array(stmt.buffer.name, stmt.buffer.dtype.base, _size(stmt.buffer))
+        array = Array(stmt.buffer.name, stmt.buffer.dtype.base, scalar_count(stmt.buffer))
         self.places[stmt.buffer.name] = self.placed(stmt.buffer, array)
         if address.dtype != HANDLE:
             address = Bitcast(as_type(address, DType("uint64")), HANDLE)
@@ -596,51 +597,11 @@ class _Lowering:
             imm=(("message", stmt.message), ("buffer", b.name)),
             loc=stmt.loc,
         )
-        size = _size(b) or const(0)
+        size = scalar_count(b) or const(0)
         return (serial(k, size, (one,), stmt.loc),)
 
 
-def is_note(stmt: Stmt, kind: str) -> bool:
-    """Whether a statement is an annotation of a kind."""
-    return isinstance(stmt, Annotate) and stmt.kind == kind
-
-
 # Parts -------------------------------------------------------------------------------------------
-
-
-def _scalar_shape(b: Buffer) -> tuple[Expr, ...]:
-    return b.shape if b.dtype.is_scalar else (*b.shape, const(b.dtype.lanes))
-
-
-def _room_for(stmt: Alloc, size: Expr) -> Block:
-    """What must hold for the bytes of a workspace to be countable. The sizes are multiplied as
-    floats, which do not wrap.
-    """
-    b, most = stmt.buffer, MOST_BYTES // stmt.buffer.dtype.bytes
-    message = f"there is no memory for the workspace {b.name}"
-    known = int_value(size)
-    if known is not None:
-        if known > most:
-            raise error("capacity", message, stmt.loc, got=f"{known} elements of {b.dtype}")
-        return ()
-    total: Expr = Const(1.0, FLOAT64)
-    for extent in b.shape:
-        total = Binary(BinaryOp.MUL, total, Cast(extent, FLOAT64))
-    fits = Binary(BinaryOp.LE, total, Const(float(most), FLOAT64))
-    return (Assert(fits, message=message, kind="capacity", loc=stmt.loc),)
-
-
-def _size(b: Buffer) -> Expr | None:
-    """How many scalars a buffer without strides holds."""
-    if b.strides is not None:
-        return None
-    if len(b.shape) == 1 and b.dtype.is_scalar:
-        return b.shape[0]
-    total: Expr = Const(b.dtype.lanes, DType("int64"))
-    for extent in b.shape:
-        total = times(total, wide_size(extent))
-    value = int_value(total)
-    return const(value) if value is not None and value < 1 << 31 else total
 
 
 def _statements(body: Block) -> Iterator[Stmt]:
@@ -649,45 +610,6 @@ def _statements(body: Block) -> Iterator[Stmt]:
         for child in stmt.children():
             if isinstance(child, Stmt):
                 yield from _statements((child,))
-
-
-def _statically_indexed(fn: Function) -> set[str]:
-    """Arrays of a thread whose indices are known after unrolling."""
-    found: set[str] = set()
-    bad: set[str] = set()
-
-    def look(node: Node, known: frozenset[Var]) -> None:
-        if isinstance(node, (Load, LoadVector, Store, StoreVector)):
-            found.add(node.buffer.name)
-            static = isinstance(node, (Load, Store)) and all(
-                n in known if isinstance(n, Var) else not isinstance(n, Load)
-                for i in node.indices
-                for n in i.walk()
-            )
-            if not static:
-                bad.add(node.buffer.name)
-        elif isinstance(node, (AddressOf, View, Region, Print)):
-            bad.update(n.name for n in node.children() if isinstance(n, Buffer))
-        inside = known
-        if isinstance(node, For) and node.kind is not LoopKind.SERIAL:
-            inside = known | {node.var}
-        for child in node.children():
-            look(child, inside)
-
-    for stmt in fn.body:
-        look(stmt, frozenset())
-    return found - bad
-
-
-def _addressed(fn: Function) -> set[str]:
-    """Buffers that need an address."""
-    found: set[str] = set()
-    for node in fn.walk():
-        if isinstance(node, View):
-            found |= {node.source.name, node.buffer.name}
-        elif isinstance(node, AddressOf):
-            found.add(node.buffer.name)
-    return found
 
 
 def substituted(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:

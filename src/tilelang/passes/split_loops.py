@@ -86,6 +86,13 @@ class Splitter:
         start, stop = (simplify(x.expr(e), env) for e in (stmt.start, stmt.stop))
         step = None if stmt.step is None else x.expr(stmt.step)
         checks = x.assertions(stmt.loc)
+        lets: list[Stmt] = []
+        if not is_stable(start) or not is_stable(stop):
+            # The body may change what they read, and the pieces of a loop use them again.
+            start, stop = (self.kept(e, stmt, lets) for e in (start, stop))
+            checks = (*checks, *lets)
+            for let in lets:
+                env = env.after(let)
         stmt = stmt.with_(start=start, stop=stop, step=step)
         inside = env.enter_for(stmt)
         first, last = int_value(start), int_value(stop)
@@ -96,6 +103,14 @@ class Splitter:
         if not found or step is not None or stmt.kind is LoopKind.UNROLL or not _simple(stmt.body):
             return (*checks, stmt.with_(body=body))
         return (*checks, *self.divided(stmt, body, found, env))
+
+    def kept(self, e: Expr, stmt: For, lets: list[Stmt]) -> Expr:
+        """A value under a name, if it reads memory."""
+        if is_stable(e):
+            return e
+        name = self.names.var(f"{stmt.var.name}_end", e.dtype)
+        lets.append(Let(name, e, loc=stmt.loc))
+        return name
 
     def divided(self, stmt: For, body: Block, found: list[Record], env: Env) -> Block:
         """A loop with accesses that need conditions, in pieces if they can be solved."""
