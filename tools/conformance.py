@@ -10,7 +10,8 @@ of the chip that `--chip` names. Each program runs by itself, in its own process
     python tools/conformance.py CHECKOUT/examples --out docs/conformance.tsv
 
 With `--small`, a program that offers its sizes as arguments runs with smaller ones (`sizes.py`);
-where those are refused or make it fail, it runs again as it is. With `--chip auto` the rules
+where those are refused or make it fail, it runs again as it is. Where its reference needs a GPU,
+it runs without it. With `--chip auto` the rules
 are those of the chip that the path names, else those of sm_90a. The limit counts seconds of
 processor time. With `--redo`, rows that `--out` holds already are kept but for those outcomes.
 """
@@ -38,6 +39,7 @@ OUTCOMES = {
     "too long": "loads and ran without a fault until the time limit",
     "too large": "loads and ran without a fault until it asked for more memory than is allowed",
     "needs a package": "imports a package that is not installed",
+    "needs a GPU": "asks for what only a GPU, or PyTorch's build for one, can do",
     "refused": "refused with a located message",
     "wrong": "ran, and a check of its own failed",
     "failed": "ended in another error",
@@ -114,6 +116,10 @@ def run_one(path: Path, settings: Settings) -> list[Row]:
         return attempt(path, settings, "load" if settings.load else "run")
     first = attempt(path, settings, "small")
     [row] = first
+    if row.outcome == "needs a GPU":
+        [bare] = attempt(path, settings, "unchecked")
+        why = "unchecked: its reference is a Triton kernel, which needs a GPU"
+        return [replace(bare, reason=why)] if bare.outcome == "ran" else first
     if row.outcome not in ("refused", "failed", "wrong") or not row.sizes:
         return first
     again = attempt(path, settings, "run")

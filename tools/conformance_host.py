@@ -1,8 +1,9 @@
 """Runs one program that asks for a GPU on the emulator; see conformance.py.
 
-What enters: the path of a program, a chip, and what to do: `load` it, `run` it as it is, or run it
-with `small` sizes. What leaves: one line that begins with OUTCOME, before it a line SIZES with the
-sizes that were lowered and a line CHECK for every check of its own that the program passed.
+What enters: the path of a program, a chip, and what to do: `load` it, `run` it as it is, run it
+with `small` sizes, or `unchecked` besides, where its reference needs a GPU. What leaves: one line
+that begins with OUTCOME, before it a line SIZES with the sizes that were lowered and a line CHECK
+for every check of its own that the program passed.
 """
 
 from __future__ import annotations
@@ -17,10 +18,20 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from gpuless import CudaIsCpu, capability, pretend_gpu, processors
+from gpuless import (
+    CudaIsCpu,
+    NoAsserts,
+    accept_all,
+    capability,
+    pretend_gpu,
+    processors,
+    silence_triton,
+)
 from sizes import lower_main, lower_options
 
 # The calls and assertions by which programs compare results with a reference.
+# What torch and Triton say where they find no GPU.
+GPU_ONLY = ("libcuda.so", "compiled without CUDA", "not compiled with CUDA", "ATen_cuda")
 CHECKS = (
     "assert_",
     "close",
@@ -68,6 +79,8 @@ def outcome_of(exc: BaseException) -> tuple[str, str]:
         return "needs a package", str(exc.name)
     if isinstance(exc, MemoryError) or "can't allocate memory" in reason:
         return "too large", reason
+    if any(words in reason for words in GPU_ONLY):
+        return "needs a GPU", reason
     if isinstance(exc, TileError):
         return "refused", exc.diagnostics[0].message if exc.diagnostics else reason
     if isinstance(exc, AssertionError) and not isinstance(exc, InternalError):
@@ -142,13 +155,18 @@ class _Marks(ast.NodeTransformer):
         return self._marked(node, call.func) if isinstance(call, ast.Call) else node
 
 
-def execute(path: str, name: str, *, small: bool) -> None:
-    """Run a file as the module `name`, with smaller sizes where asked for."""
+def execute(path: str, name: str, how: str) -> None:
+    """Run a file as the module `name`, with smaller sizes or without its checks where asked for."""
+    small = how in ("small", "unchecked")
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     changed: list[str] = lower_main(tree) if small else []
     if small:
         lower_options(changed)
-    tree = ast.fix_missing_locations(_Marks().visit(tree))
+    if how == "unchecked":
+        silence_triton()
+        accept_all()
+    watch = NoAsserts() if how == "unchecked" else _Marks()
+    tree = ast.fix_missing_locations(watch.visit(tree))
     module = types.ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module
@@ -204,7 +222,7 @@ def main() -> None:
     outcome, reason = ("passed", "") if runs else ("loads", "")
     try:
         with CudaIsCpu():
-            execute(path, "__main__" if runs else "program", small=how == "small")
+            execute(path, "__main__" if runs else "program", how)
     except SystemExit as exc:
         if exc.code not in (None, 0):
             outcome, reason = "failed", f"exit {exc.code}"

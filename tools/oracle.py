@@ -52,6 +52,15 @@ class Recorded:
 
 
 @dataclass(frozen=True)
+class Task:
+    """A program to run: its path in the checkout, the file, and the chip whose rules hold."""
+
+    name: str
+    path: Path
+    chip: str
+
+
+@dataclass(frozen=True)
 class Host:
     """One package: its side (`own` or `upstream`), the interpreter, and where it is found."""
 
@@ -59,9 +68,10 @@ class Host:
     python: str
     path: str
 
-    def record(self, tasks: Sequence[tuple[Path, str]], folder: Path, limit: int) -> list[Recorded]:
-        """Run every program (with its chip): first with tensors that have only shapes; where that
-        does not come to its end, with real ones. The run that asked for more kernels counts.
+    def record(self, tasks: Sequence[Task], folder: Path, limit: int) -> list[Recorded]:
+        """Run every program: first with tensors that have only shapes; where that does not come to
+        its end, with real ones and smaller sizes. The run that asked for more kernels counts. What
+        `folder` holds already is not run again.
         """
         first = self._run(tasks, folder / "fake", limit, "fake")
         open_ = [n for n, r in enumerate(first) if r.ended != "ended" and _may_end(r.ended)]
@@ -72,33 +82,41 @@ class Host:
                 best[n] = r
         return best
 
-    def _run(
-        self, tasks: Sequence[tuple[Path, str]], folder: Path, limit: int, how: str
-    ) -> list[Recorded]:
-        folder.mkdir(parents=True)
-        outs = [folder / str(n) for n in range(len(tasks))]
-        lines = [
-            f"{path}\t{chip}\t{how}\t{out}\n" for (path, chip), out in zip(tasks, outs, strict=True)
-        ]
-        environment = {**os.environ, "PYTHONPATH": self.path, "OMP_NUM_THREADS": "1"}
-        subprocess.run(
-            [self.python, str(HOST), self.side, str(limit)],
-            input="".join(lines),
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            text=True,
-            check=True,
-        )
-        return [_read(out) for out in outs]
+    def _run(self, tasks: Sequence[Task], folder: Path, limit: int, how: str) -> list[Recorded]:
+        folder.mkdir(parents=True, exist_ok=True)
+        outs = [folder / task.name.replace("/", "+") for task in tasks]
+        lines: list[str] = []
+        for task, out in zip(tasks, outs, strict=True):
+            if _read(out) is None:
+                out.unlink(missing_ok=True)
+                lines.append(f"{task.path}\t{task.chip}\t{how}\t{out}\n")
+        if lines:
+            subprocess.run(
+                [self.python, str(HOST), self.side, str(limit)],
+                input="".join(lines),
+                env={**os.environ, "PYTHONPATH": self.path, "OMP_NUM_THREADS": "1"},
+                stdout=subprocess.DEVNULL,
+                text=True,
+                check=True,
+            )
+        return [_read(out) or Recorded([], "no record") for out in outs]
 
 
 def _may_end(ended: str) -> bool:
-    """Whether a run with real tensors could come further than one with shapes."""
-    return not any(word in ended for word in ("ModuleNotFoundError", "ImportError"))
+    """Whether a run with real tensors could come further than one with shapes: it asked for their
+    contents.
+    """
+    words = ("DataDependentOutput", "DynamicOutputShape", "tensor subclasses")
+    return any(word in ended for word in words)
 
 
-def _read(out: Path) -> Recorded:
+def _read(out: Path) -> Recorded | None:
+    """A file that the host has written; None where there is none, or it is not complete."""
+    if not out.exists():
+        return None
     lines = [json.loads(x) for x in out.read_text(encoding="utf-8").splitlines()]
+    if not lines or not isinstance(lines[-1], dict):
+        return None
     return Recorded(lines[:-1], lines[-1]["ended"])
 
 
@@ -145,7 +163,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="files whose path contains this")
     parser.add_argument("--skip", default="", help="not those whose path contains one of these")
     parser.add_argument("--limit", type=int, default=30, help="seconds of processor time for each")
-    parser.add_argument("--records", type=Path, help="keep what was recorded in this new folder")
+    parser.add_argument("--jobs", type=int, default=2, help="packages at a time, 1 or 2")
+    parser.add_argument("--records", type=Path, help="keep what is recorded here, and use it")
     parser.add_argument("--out", type=Path, help="keep the lines here")
     return parser.parse_args()
 
@@ -158,10 +177,10 @@ def main() -> int:
     settings = Settings(folder, "auto", given.limit, 0, small=False, load=False)
     names = [str(p.relative_to(folder)) for p in programs(folder)]
     names = [n for n in names if given.only in n and not any(s in n for s in skip)]
-    tasks = [(folder / n, settings.chip_of(folder / n)) for n in names]
+    tasks = [Task(n, folder / n, settings.chip_of(folder / n)) for n in names]
     hosts = [Host("upstream", given.upstream, ""), Host("own", given.own, str(ROOT / "src"))]
-    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(len(hosts)) as pool:
-        records = given.records or Path(temporary)
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(given.jobs) as pool:
+        records = (given.records or Path(temporary)).resolve()
         work = [pool.submit(h.record, tasks, records / h.side, given.limit) for h in hosts]
         upstream, own = [w.result() for w in work]
     rows = [compare(*x) for x in zip(names, upstream, own, strict=True)]

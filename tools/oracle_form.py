@@ -27,6 +27,7 @@ Form = list[Any]
 _VALUES = ("const", "var", "load", "bin", "un", "cast", "bitcast", "select", "fn", "address")
 HEADS = frozenset((*_VALUES, "region", "whole", "ramp", "broadcast", "set"))
 COMPARES = frozenset(("==", "!=", "<", "<=", ">", ">="))
+_OF_BOOLS = {"&": "and", "|": "or", "^": "!="}
 _MIRRORED = {">": "<", ">=": "<="}
 INT32 = "int32"
 
@@ -161,6 +162,8 @@ class Side:
 
     def _binary(self, e: Form) -> Any:
         op, left, right = e[1], e[2], e[3]
+        if op in _OF_BOOLS and self.dtype(left) == "bool" == self.dtype(right):
+            op = _OF_BOOLS[op]
         if op in _MIRRORED:
             op, left, right = _MIRRORED[op], right, left
         if op in COMPARES and _is_int(self.dtype(left)):
@@ -395,13 +398,23 @@ class Comparison:
         self.body(a.name, a.body, b.body)
         return self.found
 
+    def merged(self, s: Stmt) -> Stmt:
+        """An `if` that holds nothing but another one, as one `if` of both conditions."""
+        while s.kind == "if" and not s.bodies["else"] and len(s.bodies["then"]) == 1:
+            [inner] = s.bodies["then"]
+            if inner.kind != "if" or inner.bodies["else"]:
+                break
+            cond = ["bin", "and", s.fields["cond"], inner.fields["cond"]]
+            s = Stmt("if", {"cond": cond}, bodies=inner.bodies)
+        return s
+
     def body(self, place: str, a: list[Stmt], b: list[Stmt]) -> None:
         """Two sequences of statements. After statements of different kinds the rest of the sequence
         is not looked at, since it would not line up.
         """
         n = m = 0
         while n < len(a) and m < len(b):
-            x, y = a[n], b[m]
+            x, y = self.merged(a[n]), self.merged(b[m])
             if x.kind == y.kind and (x.kind != "let" or _one_name(x, y)):
                 self.statement(f"{place}[{n}] {x.kind}", x, y)
                 n, m = n + 1, m + 1

@@ -81,6 +81,9 @@ class Own:
     def _store(self, s: Form, _: Body) -> list[Stmt]:
         return [Stmt("store", {"buffer": ["load", s[1], s[2]], "value": s[3]})]
 
+    def _make_tensor(self, s: Form, _: Body) -> list[Stmt]:
+        return [Stmt("MakeTensor", {"address": s[6]}, buffer=s[1:6])]
+
     def _assert(self, s: Form, _: Body) -> list[Stmt]:
         return [Stmt("assert", {"cond": s[1]})]
 
@@ -108,6 +111,11 @@ class Own:
             name, dtype = fields["previous"][1:3]
             update = [fields["dst"], fields["value"]]
             self.values[name] = ["fn", f"atomic_{fields['op']}_ret", dtype, update]
+            return []
+        if kind == "RngNext":
+            name, dtype = fields["result"][1:3]
+            bits = fields["distribution"] == "bits"
+            self.values[name] = ["fn", "rng_rand" if bits else "rng_rand_float", dtype, []]
             return []
         if kind == "WarpSpecialize":
             return [self._specialized(fields["groups"], fields["body"], top)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle_form import Form, Program, Side, Stmt
+from oracle_form import INT32, Form, Program, Side, Stmt
 from oracle_rules import ONE, ZERO, Body, hints, number, parameters, row_major, symbols
 
 _UNARY_FN = {
@@ -32,6 +32,9 @@ class Upstream:
     def __init__(self, form: Form) -> None:
         _, name, params, body, views, self.declared = form
         made = {key: self.view(view) for key, view in views.items()}
+        self.views = made
+        self.reducers: dict[str, str] = {}
+        self.rank: Form = ["fn", "block_rank_in_cluster", INT32, []]
         self.side = Side(made)
         for p in params:
             if p[0] == "buffer":
@@ -62,6 +65,8 @@ class Upstream:
         for s in forms:
             handler = getattr(self, "_" + s[0].replace(" ", "_"), None)
             made = handler(s, top) if handler is not None else [Stmt(f"upstream's {s[0]}")]
+            if out and out[-1].kind == "let" and _asserts(made, out[-1]):
+                made[0].fields["cond"] = out.pop().fields["value"]
             out.extend(made)
         return self._folded(out, top)
 
@@ -72,10 +77,8 @@ class Upstream:
         out = list(body)
         for s in [s for s in body if s.kind in ("Reduce", "Scan")]:
             source, result = s.fields["src"], s.fields["dst"]
-            if _temporary(source):
-                self._absorb(out, s, "src", source, top)
-            if _temporary(result):
-                self._absorb(out, s, "dst", result, top)
+            self._absorb(out, s, "src", source, top)
+            self._absorb(out, s, "dst", result, top)
         return out
 
     def _absorb(self, out: list[Stmt], s: Stmt, side: str, region: Form, top: Body) -> None:
@@ -83,13 +86,12 @@ class Upstream:
         here = next(n for n, x in enumerate(out) if x is s)
         copies = [(n, x) for n, x in enumerate(out) if x.kind == "Copy" and abs(n - here) <= 2]
         for n, x in reversed(copies):
-            if n < here and x.fields["dst"] == region:
-                s.fields[side] = x.fields["src"]
+            other = x.fields["src"] if n < here else x.fields["dst"]
+            copied = x.fields["dst"] if n < here else x.fields["src"]
+            if copied == region and _temporary(region, other):
+                s.fields[side] = other
                 del out[n]
-            elif n > here and x.fields["src"] == region:
-                s.fields[side] = x.fields["dst"]
-                del out[n]
-        top.buffers[:] = [b for b in top.buffers if b.buffer is None or b.buffer[0] != region[1]]
+                top.drop(region[1])
 
     def _alloc(self, s: Form, top: Body) -> list[Stmt]:
         self.side.dtypes[s[1]] = s[2]
@@ -116,6 +118,7 @@ class Upstream:
             names.append((var, dtype))
             self.side.dtypes[var] = dtype
         threads: list[Any] = []
+        self.rank = _rank([["var", n] for n, _ in names], body)
         rest: list[Form] = []
         for x in body:
             if x[0] == "let" and x[3][:2] == ["call", "tl.launch_thread_idx"]:
@@ -136,6 +139,10 @@ class Upstream:
         if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             top.facts.append([kind] if kind in _PRESENT else [kind, s[2]])
             return []
+        if kind.startswith("reducer_info"):
+            for name, value in pairs:
+                self.reducers[self.declared.get(name, name)] = value["op"]
+            return []
         for name, value in pairs:
             top.facts.append(
                 [
@@ -154,11 +161,20 @@ class Upstream:
         return [Stmt("while", {"cond": self.expr(s[1])}, bodies={"body": self.body(s[2], top)})]
 
     def _let(self, s: Form, _: Body) -> list[Stmt]:
+        tensors = [name for name, view in self.views.items() if view[3] == s[1]]
+        if s[2] == "handle" and tensors:  # the tensor of `T.make_tensor`
+            dtype, shape, strides, _, _ = self.views.pop(tensors[0])
+            buffer = [tensors[0], dtype, shape, "global", strides]
+            return [Stmt("MakeTensor", {"address": self.expr(s[3])[2]}, buffer=buffer)]
         self.side.dtypes[s[1]] = s[2]
         return [Stmt("let", {"value": self.expr(s[3])}, [(s[1], s[2])])]
 
     def _store(self, s: Form, _: Body) -> list[Stmt]:
         fields = {"buffer": ["load", s[1], self.expr(s[2])], "value": self.expr(s[3])}
+        if s[1] in self.reducers and fields["value"][:3:2] == ["bin", fields["buffer"]]:
+            update = {"indices": fields["buffer"][2], "value": fields["value"][3]}
+            op = self.reducers[s[1]]
+            return [Stmt("ReducerUpdate", {"reducer": ["whole", s[1]], "op": op, **update})]
         return [Stmt("store", fields)]
 
     def _attr(self, s: Form, top: Body) -> list[Stmt]:
@@ -206,9 +222,15 @@ class Upstream:
         if name == "tl.region":
             [_, buffer, mins] = values[0]
             return ["region", buffer, mins, values[2:]]
+        if name == "tl.block_rank_in_cluster":
+            return self.rank
+        if name == "tirx.tvm_access_ptr":  # one element of a barrier
+            return ["region", self.declared[args[1][1]], [values[2]], [ONE]]
         if name == "tl.access_ptr":  # neighbours along the last axis
             [_, buffer, mins] = values[0]
             return ["region", buffer, mins, [*[ONE] * (len(mins) - 1), values[1]]]
+        if name == "tl.atomic_load_elem_op":
+            return ["fn", "atomic_load", dtype, [values[0], _ORDERS[number(values[1])]]]
         if name.endswith("_ret_elem_op"):
             return ["fn", name.removeprefix("tl.").removesuffix("_elem_op"), dtype, values[:2]]
         if name in ("tirx.if_then_else", "tirx.Select"):
@@ -225,10 +247,10 @@ class Upstream:
         return ["fn", short, dtype, values]
 
 
-def _temporary(region: Form) -> bool:
-    """Whether a region is of a buffer that upstream makes for a reduction or scan."""
-    name = region[1].split("@")[0]
-    return name.endswith("_frag") or name.startswith("scan_smem")
+def _temporary(region: Form, other: Form) -> bool:
+    """Whether a region is of a buffer that upstream makes for a reduction or scan of another."""
+    name, base = (x[1].split("@")[0] for x in (region, other))
+    return name == base + "_frag" or name.startswith("scan_smem")
 
 
 # Facts on buffers, by upstream's name.
@@ -241,6 +263,22 @@ _FACTS = {
     "cluster_dims": "cluster",
 }
 _PRESENT = ("layout", "ws_schedule")
+
+
+def _asserts(made: list[Stmt], let: Stmt) -> bool:
+    """Whether a statement asserts what the let before it names, as `device_assert` makes them."""
+    name = ["var", let.binds[0][0]]
+    return [s.kind for s in made] == ["assert"] and made[0].fields["cond"] == name
+
+
+def _rank(names: list[Form], body: list[Form]) -> Form:
+    """The rank of a block in its cluster, from its indices and the cluster's extents."""
+    found = [s[2] for s in body if s[:2] == ["block attr", "cluster_dims"]]
+    rank: Form = ZERO
+    for var, size in reversed(list(zip(names, found[0] if found else [], strict=False))):
+        extent = ["const", INT32, number(size)]
+        rank = ["bin", "+", ["bin", "*", rank, extent], ["bin", "%", var, extent]]
+    return rank
 
 
 def _region(e: Form) -> Form:
@@ -308,6 +346,49 @@ def _up_cp_async(_: Upstream, a: Form, _notes: Any) -> list[Stmt]:
 def _up_async_copy(_: Upstream, a: Form, notes: Any) -> list[Stmt]:
     fields = {"src": a[0], "dst": a[1], "commit": 1, "pred": None, "hints": hints(notes)}
     return [Stmt("AsyncCopy", fields)]
+
+
+def _up_assert(_: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+    return [Stmt("assert", {"cond": a[0]})]
+
+
+def _up_sparse(_: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+    flags = ("transpose_a", "transpose_e", "transpose_b")
+    fields = dict(zip(("a", "e", "b", "c"), a, strict=False))
+    fields |= dict(zip(flags, map(number, a[4:7]), strict=True))
+    return [Stmt("GemmSparse", {**fields, "policy": number(a[10]), "clear_accum": a[11]})]
+
+
+def _up_mma_arrive(_: Upstream, a: Form, notes: Any) -> list[Stmt]:
+    return [Stmt("MmaArrive", {"barrier": a[0], "two_cta": int(notes.get("use_2cta", 0))})]
+
+
+def _up_finalize(up: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+    reducer = a[0][1]
+    fields = {"reducer": ["whole", reducer], "dst": a[-1], "op": up.reducers.get(reducer)}
+    return [Stmt("ReducerFinalize", fields)]
+
+
+def _up_reducer_init(up: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+    init = a[1] if len(a) > 1 else None
+    fields = {"reducer": ["whole", a[0][1]], "init": init, "op": up.reducers.get(a[0][1])}
+    return [Stmt("ReducerInit", fields)]
+
+
+def _up_reducer_update(up: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+    target = a[0]
+    fields = {"reducer": ["whole", target[1]], "indices": target[2], "value": a[1]}
+    return [Stmt("ReducerUpdate", {**fields, "op": up.reducers.get(target[1])})]
+
+
+def _up_atomic_store(_: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+    fields = {"dst": a[0], "value": a[1], "memory_order": _ORDERS[number(a[2])]}
+    return [Stmt("AtomicStore", fields)]
+
+
+def _up_rng(_: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+    names = ("seed", "sequence", "offset")
+    return [Stmt("RngInit", {n: ["cast", "uint64", x] for n, x in zip(names, a, strict=False)})]
 
 
 def _up_im2col(_: Upstream, a: Form, _notes: Any) -> list[Stmt]:
@@ -389,6 +470,17 @@ _UPSTREAM_OPS: dict[str, Any] = {
     "tl.tileop.atomicmin": _up_atomic("min"),
     "tl.tileop.im2col": _up_im2col,
     "tl.tileop.async_copy": _up_async_copy,
+    "tl.atomic_store_elem_op": _up_atomic_store,
+    "tl.rng_init": _up_rng,
+    "tirx.ptx_arrive_barrier_expect_tx": _barrier("MbarArrive", "barrier", "tx_bytes", "cta"),
+    "tl.tileop.gemm_sp": _up_sparse,
+    "tl.tileop.finalize_reducer": _up_finalize,
+    "tl.tileop.finalize_reducer_v2": _up_finalize,
+    "tl.tileop.reducer_init": _up_reducer_init,
+    "tl.reducer_update": _up_reducer_update,
+    "tl.tcgen05_mma_arrive": _up_mma_arrive,
+    "tl.device_assert": _up_assert,
+    "tl.device_assert_with_msg": _up_assert,
     "tl.ptx_cp_async": _up_cp_async,
     "tl.atomic_add_elem_op": _element_update("add"),
     "tl.atomic_max_elem_op": _element_update("max"),

@@ -8,7 +8,7 @@ each kernel in the order in which the program asks for them, and a last one that
 A program runs as its author wrote it, in a process of its own, with stand-ins: a kernel returns
 tensors of zeros, a comparison of results holds, a benchmark calls its function once and says 1 ms,
 a search takes its first configuration. With `fake`, tensors have shapes and no contents, so that
-no size is too large.
+no size is too large; with `real`, the sizes that a program offers are lowered (`sizes.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpuless import CudaIsCpu, capability, pretend_gpu, processors
+from gpuless import (
+    CudaIsCpu,
+    NoAsserts,
+    accept_all,
+    capability,
+    pretend_gpu,
+    processors,
+    silence_triton,
+)
+from sizes import lower_main, lower_options
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 MEMORY = 10 << 30
@@ -185,7 +194,8 @@ def bench(fn: Any, *_: Any, **given: Any) -> Any:
 
 def install(side: str, chip: str, out: Path) -> None:
     """Put the stand-ins in the place of what compiles, compares and measures."""
-    os.environ["TILELANG_DEFAULT_TARGET"] = f"emulate:{chip}" if side == "own" else "cuda"
+    cuda = json.dumps({"kind": "cuda", "arch": chip})
+    os.environ["TILELANG_DEFAULT_TARGET"] = f"emulate:{chip}" if side == "own" else cuda
     import tilelang
 
     if side == "own":
@@ -202,6 +212,8 @@ def install(side: str, chip: str, out: Path) -> None:
         import oracle_upstream as translator
 
         homes = ["tilelang", "tilelang.jit"]
+        nvcc: Any = importlib.import_module("tilelang.contrib.nvcc")
+        nvcc.get_target_compute_version = lambda *_: ".".join(map(str, capability(chip)))
         recorder = Recorder(translator.function, _upstream_outputs, out)
     for name in homes:
         __import__(name)
@@ -215,8 +227,8 @@ def install(side: str, chip: str, out: Path) -> None:
         for key, value in replaced.items():
             if module is not None and hasattr(module, key):
                 setattr(module, key, value)
-    torch.testing.assert_close = lambda *_, **__: None
-    torch.allclose = lambda *_, **__: True  # pyright: ignore[reportAttributeAccessIssue]
+    silence_triton()
+    accept_all()
     del tilelang
 
 
@@ -232,21 +244,15 @@ def _parallel(recorder: Recorder) -> Any:
     return par_compile
 
 
-class _NoAsserts(ast.NodeTransformer):
-    """Drops the assertions of a program: results are zeros here."""
-
-    def visit_Assert(self, node: ast.Assert) -> Any:
-        """`assert x` becomes `pass`."""
-        return ast.copy_location(ast.Pass(), node)
-
-
-def execute(path: str) -> str:
+def execute(path: str, *, small: bool) -> str:
     """Run the main part of a file, or every test of a file of tests; how that ended."""
     tests = os.path.basename(path).startswith("test_")
     name = "program" if tests else "__main__"
-    tree = ast.fix_missing_locations(
-        _NoAsserts().visit(ast.parse(Path(path).read_text(encoding="utf-8")))
-    )
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    if small:
+        lower_main(tree)
+        lower_options([])
+    tree = ast.fix_missing_locations(NoAsserts().visit(tree))
     module = types.ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module
@@ -273,7 +279,7 @@ def run(side: str, path: str, chip: str, how: str, out: Path) -> str:
             stack.enter_context(FakeTensorMode())
         stack.enter_context(CudaIsCpu())
         try:
-            return execute(path)
+            return execute(path, small=how == "real")
         except BaseException as exc:
             if os.environ.get("CONFORMANCE_TRACE"):
                 import traceback

@@ -11,6 +11,7 @@ from typing import Any
 
 from tilelang.ir.expr import (
     AddressOf,
+    AtomicLoad,
     Binary,
     Bitcast,
     Buffer,
@@ -24,9 +25,11 @@ from tilelang.ir.expr import (
     Var,
 )
 from tilelang.ir.node import Node
+from tilelang.ir.special import MakeTensor
 from tilelang.ir.tile import (
     Alloc,
     Assert,
+    AtomicStore,
     For,
     Function,
     If,
@@ -151,7 +154,20 @@ def _view(s: View) -> Form:
     return [dtype, shape, strides, s.source.name, offset]
 
 
+def _element(b: Buffer, indices: Any) -> Form:
+    """One element as a region."""
+    one = ["const", "int32", 1]
+    return ["region", b.name, [_expr(i) for i in indices], [one for _ in indices]]
+
+
+def _atomic_store(s: AtomicStore) -> list[Form]:
+    fields = {"dst": _element(s.buffer, s.indices), "value": _expr(s.value)}
+    return [["op", "AtomicStore", {**fields, "memory_order": s.memory_order}]]
+
+
 _STATEMENTS: dict[type, Any] = {
+    AtomicStore: _atomic_store,
+    MakeTensor: lambda s: [["make tensor", *_buffer(s.buffer), _expr(s.address)]],
     Launch: _launch,
     For: _loop,
     Pipelined: _pipelined,
@@ -184,7 +200,12 @@ def _cast(e: Cast) -> Form:
     return ["cast", str(e.type), _expr(e.a)]
 
 
+def _atomic_load(e: AtomicLoad) -> Form:
+    return ["fn", "atomic_load", str(e.dtype), [_element(e.buffer, e.indices), e.memory_order]]
+
+
 _EXPRESSIONS: dict[type, Any] = {
+    AtomicLoad: _atomic_load,
     Const: _const,
     Var: lambda e: ["var", e.name],
     Binary: lambda e: ["bin", e.op.value, _expr(e.a), _expr(e.b)],

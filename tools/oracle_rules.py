@@ -6,8 +6,9 @@ the rule stands here, once:
 1. Storage is allocated at the top of a kernel, in the order in which the program asks for it; so
    are facts (`layout`, barrier counts), as a set. Upstream keeps both apart from the statements.
 2. A parallel nest of n loops is n loops, the outermost with the hints.
-3. A value that fills a buffer of another dtype, or updates an element of one atomically, is
-   converted: upstream leaves that to the lowering, here a cast is written.
+3. A value that fills a buffer of another dtype, updates an element of one atomically, or seeds a
+   generator of random numbers is converted: upstream leaves that to the lowering, here a cast is
+   written.
 4. A reduction of shared memory, and a scan of a fragment, is one operation here; upstream copies to
    a buffer of the other kind and back.
 5. A layout counts by the buffer that it is for: the two packages' layout objects have no common
@@ -21,7 +22,10 @@ the rule stands here, once:
 11. `x * 1`, `x / 1`, `x + 0` and `x - 0` of floats are `x` upstream.
 12. Where only one side gives a value a name (upstream gives none in `a, b = x, y`), the name is
     replaced by the value, if that reads no memory.
-13. An extent of a region between two names is a number where their difference is one.
+13. `if a: if b:` is one `if a and b:`.
+14. The rank of a block in its cluster is arithmetic on block indices here, a function upstream.
+15. An update of a reducer of the first version is a statement of its own here, a store upstream.
+16. An extent of a region between two names is a number where their difference is one.
 """
 
 from __future__ import annotations
@@ -49,6 +53,10 @@ class Body:
     def fact(self) -> Stmt:
         """The facts, which have no order."""
         return Stmt("facts", {"all": ["set", self.facts]})
+
+    def drop(self, name: str) -> None:
+        """Take an allocation back."""
+        self.buffers[:] = [b for b in self.buffers if b.buffer is None or b.buffer[0] != name]
 
     def declare(self, form: Form) -> None:
         """An allocation."""
