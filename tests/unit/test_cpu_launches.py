@@ -105,6 +105,19 @@ def test_an_assertion_that_fails_ends_the_launch_only():
 
 
 @T.prim_func
+def too_much_on_chip(C: T.Tensor((8,), "int8")):
+    with T.Kernel(1, threads=32):
+        s = T.alloc_shared((1 << 50,), "int8")
+        s[5] = 3
+        C[0] = s[5]
+
+
+def test_buffers_on_chip_for_which_there_is_no_memory_are_an_error():
+    with pytest.raises(TileError, match="no memory for the buffers on chip"):
+        native(too_much_on_chip)(np.zeros(8, np.int8))
+
+
+@T.prim_func
 def too_large_a_workspace(A: T.Tensor((n,), "int8"), C: T.Tensor((8,), "int8")):
     with T.Kernel(1, threads=32):
         w = T.alloc_global((n, 1 << 30, 1 << 30), "float64")
@@ -128,6 +141,23 @@ def test_a_workspace_that_no_machine_has_is_refused():
 
     with pytest.raises(TileError, match="no memory for the workspace w"):
         native(main)
+
+
+def test_an_expression_that_is_too_deep_is_an_error_of_the_author():
+    def chain(x):
+        for _ in range(300):
+            x = x * 3 + 1
+        return x
+
+    @T.prim_func
+    def main(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                A[i] = chain(A[i])
+
+    with pytest.raises(TileError, match="nested too deeply") as caught:
+        native(main)
+    assert lines(caught).file.endswith("test_cpu_launches.py")
 
 
 def test_calls_from_several_threads_at_once():

@@ -72,28 +72,40 @@ def compile(
     ]
     outputs = output_positions(func, out_idx)
     trace = Trace(func.ir.name, options)
-    trace.begin(func.ir)
-    with trace.step("check"):
-        findings = check_function(func.ir, resolved, chips=CHIPS)
-    raise_if_any(findings)
     auto = is_auto(target, str(options.default_target))
-    program, fallen = _program(func.ir, resolved, trace, auto=auto)
-    trace.source(_suffix(program, resolved), program.source)
-    trace.end(description(resolved, native=program.native))
-    return JITKernel(
-        func,
-        program,
-        resolved,
-        outputs,
-        options,
-        Findings((*func.warnings, *_heard(findings, options), *fallen), tuple(unused)),
-    )
+    try:
+        program, findings = _checked_program(func.ir, resolved, trace, auto=auto)
+    except RecursionError:
+        raise error(
+            "syntax",
+            f"an expression of {func.ir.name} is nested too deeply to be compiled",
+            func.loc,
+            help="give parts of it to variables (T.alloc_var), or write a loop of the kernel",
+        ) from None
+    found = (*func.warnings, *_heard(findings, options))
+    return JITKernel(func, program, resolved, outputs, options, Findings(found, tuple(unused)))
 
 
 def _parts(target: Target) -> frozenset[Part]:
     """The parts of the compiler that a target goes through."""
     has_device = target.mode == "native" and target.backend == "cuda"
     return BUILT if has_device else BUILT - {Part.DEVICE}
+
+
+def _checked_program(
+    fn: Function, target: Target, trace: Trace, *, auto: bool
+) -> tuple[Runner, list[Diagnostic]]:
+    """What carries a function out, and what is to be said of it; raises the findings that are
+    errors.
+    """
+    trace.begin(fn)
+    with trace.step("check"):
+        findings = check_function(fn, target, chips=CHIPS)
+    raise_if_any(findings)
+    program, fallen = _program(fn, target, trace, auto=auto)
+    trace.source(_suffix(program, target), program.source)
+    trace.end(description(target, native=program.native))
+    return program, [*findings, *fallen]
 
 
 def _program(

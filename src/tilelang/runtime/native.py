@@ -104,7 +104,9 @@ class NativeProgram:
     def _failure(self, status: int) -> Failure:
         """What the number of a failure means: the workers' own, or an assertion's."""
         if status == OUT_OF_MEMORY:
-            return Failure("no memory for the buffers of a block", None, "memory")
+            return Failure(
+                "there is no memory for the buffers on chip of a block", None, "capacity"
+            )
         return self.built.failures[status - 1]
 
     def _control(self) -> Control:
@@ -156,15 +158,16 @@ def failed(failure: Failure, block: tuple[int, int, int]) -> Exception:
             cls=TileRuntimeError,
             got=where,
         )
-    cls = TileIndexError if failure.kind == "bounds" else None
-    return error(
-        failure.kind,
-        failure.message,
-        failure.loc,
-        cls=cls,
-        got=where,
-        help="target='emulate' says which index it was, and of which thread",
-    )
+    if failure.kind == "bounds":
+        return error(
+            "bounds",
+            failure.message,
+            failure.loc,
+            cls=TileIndexError,
+            got=where,
+            help="target='emulate' says which index it was, and of which thread",
+        )
+    return error(failure.kind, failure.message, failure.loc, got=where)
 
 
 def printed(what: Printed, bits: int, index: int, block: tuple[int, int, int]) -> str:
