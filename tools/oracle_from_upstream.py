@@ -134,7 +134,7 @@ class Upstream:
         return [Stmt("launch", fields, names, bodies=bodies)]
 
     def _block_attr(self, s: Form, top: Body) -> list[Stmt]:
-        kind = _FACTS.get(s[1], s[1])
+        kind = _FACTS.get(str(s[1]), str(s[1]))
         pairs = s[2] if isinstance(s[2], list) else [["", s[2]]]
         if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             top.facts.append([kind] if kind in _PRESENT else [kind, s[2]])

@@ -73,7 +73,7 @@ class Stand:
         known = self._sizes(args)
         made: list[Any] = []
         for n in self.outputs:
-            _, _, dtype, shape, *_ = self.form[2][n]
+            dtype, shape = self.form[2][n][2:4]
             size = [known.get(str(e), 1) if e[0] != "const" else int(e[2]) for e in shape]
             made.append(torch.zeros(size, dtype=_torch(dtype)))
         return None if not made else made[0] if len(made) == 1 else made
