@@ -45,12 +45,15 @@ class _Outside:
 
 
 def accesses_inside(program: Program) -> Iterator[Diagnostic]:
-    """On chip, no iteration leaves its buffer; in global memory, no constant index does."""
+    """On chip, no iteration leaves its buffer; in global memory, no constant index does, and no
+    constant slice lies outside as a whole.
+    """
     for touch in program.touches:
         if not touch.effect or not touch.place.certain:
             continue
         on_chip = facts(program.memory(touch.buffer)).on_chip
         if not on_chip and touch.element is None:
+            yield from _slices_outside(program, touch)
             continue
         env = _env(touch)
         for axis in range(touch.buffer.rank):
@@ -60,6 +63,18 @@ def accesses_inside(program: Program) -> Iterator[Diagnostic]:
             if found is not None:
                 yield _finding(program, touch, found, on_chip)
                 break
+
+
+def _slices_outside(program: Program, touch: Touch) -> Iterator[Diagnostic]:
+    """A slice of global memory that has no element; one that sticks out is cut."""
+    for axis in range(touch.buffer.rank):
+        first = touch.place.env.bounds(touch.mins[axis]).value
+        extent, size = int_value(touch.extents[axis]), int_value(touch.buffer.shape[axis])
+        if first is None or not extent or not size or -extent < first < size:
+            continue
+        found = _Outside(axis, int(first), size, extent, {}, {})
+        yield _finding(program, touch, found, on_chip=False)
+        return
 
 
 def _env(touch: Touch) -> Env:

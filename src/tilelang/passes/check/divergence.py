@@ -118,8 +118,11 @@ class _Block:
         self._teams: dict[bytes, _Team] = {}
 
     def findings(self) -> Iterator[Diagnostic]:
+        """What is wrong in this launch."""
         for site in self.sites:
-            if _together(self.program, site):
+            if isinstance(site.stmt, SyncThreads) and site.place.parallel is not None:
+                yield _inside_parallel(site)
+            elif _together(self.program, site):
                 found = self.finding(site)
                 if found is not None:
                     yield found
@@ -249,6 +252,16 @@ def _uneven(block: _Block, site: Site, team: Truth) -> Diagnostic:
         cause,
         expected=f"threads 0 to {end}, or a range that begins and ends at multiples of {WARP}",
         got=f"`{print_expr(cause)}`, which leaves {_ranges_text(team)}",
+    )
+
+
+def _inside_parallel(site: Site) -> Diagnostic:
+    return Diagnostic(
+        "divergence",
+        f"{op_name(site.stmt)} inside T.Parallel: which thread runs an iteration is not defined",
+        site.stmt.loc,
+        expected="a barrier between two loops",
+        help="make two T.Parallel loops of it, or write for threads (T.get_thread_binding)",
     )
 
 

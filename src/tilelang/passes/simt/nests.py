@@ -21,6 +21,7 @@ from tilelang.ir.expr import (
     Const,
     Expr,
     Load,
+    LoadVector,
     Var,
     const,
     int_value,
@@ -60,6 +61,7 @@ from tilelang.passes.simt.infer_layouts import (
     Layouts,
     Nest,
     Use,
+    accesses,
     direct,
     nest_of,
     nest_spread,
@@ -197,7 +199,8 @@ class Nests:
         spread = nest_spread(nest, self.s.layouts, self.t.count, default=True)
         if spread is not None and self.is_scattered(stmt, nest, spread):
             return self.through_shared(stmt, spread)
-        staged = self.staged(stmt, nest.uses, spread)
+        alone = spread is not None and spread.is_replicated and self.is_in_place(stmt)
+        staged = self.staged(stmt, nest.uses, None if alone else spread)
         body = self.renamed(stmt.body, staged)
         before = [s for b in staged.values() for s in self.fill(b[0], b[1], stmt)]
         after = [s for b in staged.values() if b[2] for s in self.copy(b[1], b[0], stmt)]
@@ -213,6 +216,15 @@ class Nests:
             return stmt, True
         body, apart = own_variables(stmt, self.names, self.t.roots, self.t.dialect)
         return stmt.with_(body=body), apart
+
+    def is_in_place(self, stmt: Parallel) -> bool:
+        """Whether a nest reads what it writes where others see it: threads that hold the same
+        elements would see each other's writes.
+        """
+        outer = [a for a, _ in accesses(stmt.body) if not self.t.is_private(a.buffer)]
+        seen = [a for a in outer if not self.t.is_fragment(a.buffer)]
+        read = {a.buffer.name for a in seen if isinstance(a, (Load, LoadVector))}
+        return any(a.buffer.name in read for a in seen if not isinstance(a, (Load, LoadVector)))
 
     def fills_private(self, stmt: Parallel) -> bool:
         """Whether iterations write places of their own in an array that each thread has."""
@@ -378,7 +390,12 @@ class Nests:
                 self.t.is_private(_target(s)) or self.t.is_fragment(_target(s))
             )
 
-        writes = [s for s in statements(body) if isinstance(s, (Store, StoreVector, Atomic))]
+        inside = {s.buffer.name for s in statements(body) if isinstance(s, Alloc)}
+        writes = [
+            s
+            for s in statements(body)
+            if isinstance(s, (Store, StoreVector, Atomic)) and _target(s).name not in inside
+        ]
         if writes and all(seen(s) for s in writes):
             return body, guard
 

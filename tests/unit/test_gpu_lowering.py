@@ -1,0 +1,359 @@
+"""Kernels lowered for many threads, run by the interpreter of blocks, against the emulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilelang.language as T
+from block_interpreter import Race, run_blocks
+from gpu_build import TARGETS, check_gpu, gpu_program
+from tilelang.errors import TileError
+from tilelang.ir.thread import Elem, Instr, Write, kernels_of
+from tilelang.passes import pipeline
+
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape, dtype=np.float32):
+    return RANDOM.normal(size=shape).astype(dtype)
+
+
+def integers(*shape, dtype=np.int32, low=-9, high=10):
+    return RANDOM.integers(low, high, shape).astype(dtype)
+
+
+def rows_of(program) -> list[str]:
+    return [n.row for n in program.walk() if isinstance(n, Instr)]
+
+
+def notes(program) -> dict[str, str]:
+    return {kind: text for kind, text, _ in dict(program.attrs).get("notes", ())}
+
+
+# Nests, copies and guards --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [32, 48, 96, 128, 384])
+@pytest.mark.parametrize("shape", [(24, 40), (7, 127), (48, 100), (1, 1)])
+def test_elementwise_through_shared_memory_and_a_fragment(shape, threads):
+    m, n = shape
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), "float32"), B: T.Tensor((m, n), "float32")):
+        with T.Kernel(1, threads=threads):
+            s = T.alloc_shared((m, n), "float32")
+            f = T.alloc_fragment((m, n), "float32")
+            T.copy(A, s)
+            T.copy(s, f)
+            for i, j in T.Parallel(m, n):
+                f[i, j] = f[i, j] * 2 + s[m - 1 - i, j]
+            T.copy(f, B)
+
+    check_gpu(kernel, A=normal(m, n), B=np.zeros((m, n), np.float32))
+
+
+@pytest.mark.parametrize(("m", "n"), [(100, 96), (70, 44), (33, 127)])
+def test_tiles_that_reach_past_the_end(m, n):
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), "float16"), B: T.Tensor((m, n), "float16")):
+        with T.Kernel(T.ceildiv(n, 32), T.ceildiv(m, 32), threads=64) as (bx, by):
+            s = T.alloc_shared((32, 32), "float16")
+            T.copy(A[by * 32, bx * 32], s)
+            T.copy(s, B[by * 32, bx * 32])
+
+    check_gpu(kernel, A=normal(m, n, dtype=np.float16), B=np.zeros((m, n), np.float16))
+
+
+def test_copies_are_sixteen_bytes_wide_where_alignment_is_proved():
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 63), "float16")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A, s)
+            T.copy(s[0:64, 0:63], B)
+
+    program = check_gpu(
+        kernel, A=normal(64, 64, dtype=np.float16), B=np.zeros((64, 63), np.float16)
+    )
+    lanes = {(n.array.name, n.type.lanes) for n in program.walk() if isinstance(n, Elem)}
+    stored = {(n.array.name, n.value.dtype.lanes) for n in program.walk() if isinstance(n, Write)}
+    assert ("A", 8) in lanes
+    assert ("s", 8) in stored
+    assert {k for name, k in stored if name == "B"} == {1}
+
+
+def test_a_safe_value_fills_what_lies_outside():
+    @T.prim_func
+    def kernel(A: T.Tensor((40,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            T.annotate_safe_value({A: -3.0})
+            s = T.alloc_shared((64,), "float32")
+            T.copy(A[0:64], s)
+            T.copy(s, B)
+
+    check_gpu(kernel, A=normal(40), B=np.zeros(64, np.float32))
+
+
+@pytest.mark.parametrize("n", [0, 1, 100, 257])
+def test_sizes_that_launch_binds(n):
+    size = T.dynamic("size")
+
+    @T.prim_func
+    def kernel(A: T.Tensor((size,), "float32"), B: T.Tensor((size,), "float32")):
+        with T.Kernel(T.ceildiv(size, 128), threads=128) as bx:
+            for i in T.Parallel(128):
+                B[bx * 128 + i] = A[bx * 128 + i] + 1
+
+    check_gpu(kernel, A=normal(n), B=np.zeros(n, np.float32), size=n)
+
+
+def test_a_nest_of_a_size_known_at_run_time():
+    size = T.dynamic("size")
+
+    @T.prim_func
+    def kernel(A: T.Tensor((size, 5), "float32"), B: T.Tensor((size, 5), "float32")):
+        with T.Kernel(1, threads=64):
+            for i, j in T.Parallel(size, 5):
+                B[i, j] = A[i, j] * 3
+
+    check_gpu(kernel, A=normal(77, 5), B=np.zeros((77, 5), np.float32), size=77)
+
+
+def test_launches_follow_each_other():
+    @T.prim_func
+    def kernel(A: T.Tensor((96,), "int32"), B: T.Tensor((96,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(96):
+                B[i] = A[95 - i]
+        with T.Kernel(1, threads=96):
+            for i in T.Parallel(96):
+                A[i] = B[i] + 1
+
+    check_gpu(kernel, A=integers(96), B=np.zeros(96, np.int32))
+
+
+# Layouts -------------------------------------------------------------------------------------------
+
+
+def test_a_fragment_that_does_not_go_with_a_nest_goes_through_shared_memory():
+    @T.prim_func
+    def kernel(A: T.Tensor((40, 24), "float32"), B: T.Tensor((24, 40), "float32")):
+        with T.Kernel(1, threads=96):
+            f = T.alloc_fragment((40, 24), "float32")
+            g = T.alloc_fragment((24, 40), "float32")
+            T.copy(A, f)
+            for i, j in T.Parallel(24, 40):
+                g[i, j] = f[j, i]
+            T.copy(g, B)
+
+    program = check_gpu(kernel, A=normal(40, 24), B=np.zeros((24, 40), np.float32))
+    assert "goes through shared memory" in notes(program)["conversion"]
+
+
+def test_a_fragment_with_a_view_lies_in_shared_memory():
+    @T.prim_func
+    def kernel(A: T.Tensor((96,), "float32"), B: T.Tensor((4, 24), "float32")):
+        with T.Kernel(1, threads=64):
+            f = T.alloc_fragment((96,), "float32")
+            T.copy(A, f)
+            v = T.reshape(f, (4, 24))
+            T.copy(v, B)
+
+    program = check_gpu(kernel, A=normal(96), B=np.zeros((4, 24), np.float32))
+    assert "another view of it exists" in notes(program)["demoted"]
+
+
+def test_single_elements_outside_of_nests():
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=64):
+            f = T.alloc_fragment((4,), "float32")
+            big = T.alloc_fragment((128,), "float32")
+            s = T.alloc_shared((4,), "float32")
+            T.fill(f, 2)
+            T.fill(big, 5)
+            f[1] = A[2]
+            s[3] = f[1] + 1
+            for k in T.serial(4):
+                big[k * 3] = A[k]
+            for i in T.Parallel(4):
+                B[i] = f[i] + big[i * 3]
+            B[0] = s[3]
+
+    check_gpu(kernel, A=normal(4), B=np.zeros(4, np.float32))
+
+
+# Reductions, scans, reducers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [32, 48, 96, 128, 160])
+@pytest.mark.parametrize(("m", "n"), [(24, 40), (3, 127), (48, 1), (1, 100)])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_sums_along_either_axis(m, n, dim, threads):
+    out = n if dim == 0 else m
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), "int32"), B: T.Tensor((out,), "int32")):
+        with T.Kernel(1, threads=threads):
+            f = T.alloc_fragment((m, n), "int32")
+            r = T.alloc_fragment((out,), "int32")
+            T.copy(A, f)
+            T.reduce_sum(f, r, dim=dim)
+            T.copy(r, B)
+
+    check_gpu(kernel, A=integers(m, n), B=np.zeros(out, np.int32))
+
+
+@pytest.mark.parametrize("op", ["max", "min", "abssum", "absmax", "bitand", "bitor", "bitxor"])
+def test_every_reduction_and_what_was_there_before(op):
+    @T.prim_func
+    def kernel(A: T.Tensor((40, 24), "int32"), B: T.Tensor((40,), "int32")):
+        with T.Kernel(1, threads=128):
+            f = T.alloc_fragment((40, 24), "int32")
+            r = T.alloc_fragment((40,), "int32")
+            T.copy(A, f)
+            T.copy(B, r)
+            if op.startswith("abs"):
+                getattr(T, f"reduce_{op}")(f, r, dim=1)
+            else:
+                getattr(T, f"reduce_{op}")(f, r, dim=1, clear=False)
+            T.copy(r, B)
+
+    check_gpu(kernel, A=integers(40, 24), B=integers(40))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_nan_in_a_maximum(keep):
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 64), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=64):
+            f = T.alloc_fragment((8, 64), "float32")
+            r = T.alloc_fragment((8,), "float32")
+            T.copy(A, f)
+            T.reduce_max(f, r, dim=1, nan_propagate=keep)
+            T.copy(r, B)
+
+    a = normal(8, 64)
+    a[2, 5] = a[3, :] = np.nan
+    check_gpu(kernel, A=a, B=np.zeros(8, np.float32))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_sums(dim, reverse):
+    @T.prim_func
+    def kernel(A: T.Tensor((24, 40), "int32"), B: T.Tensor((24, 40), "int32")):
+        with T.Kernel(1, threads=96):
+            s = T.alloc_shared((24, 40), "int32")
+            T.copy(A, s)
+            T.cumsum(s, dim=dim, reverse=reverse)
+            T.copy(s, B)
+
+    check_gpu(kernel, A=integers(24, 40), B=np.zeros((24, 40), np.int32))
+
+
+@pytest.mark.parametrize("threads", [64, 128])
+def test_any_and_all_of_a_tile(threads):
+    @T.prim_func
+    def kernel(A: T.Tensor((100,), "int32"), B: T.Tensor((2,), "int32")):
+        with T.Kernel(1, threads=threads):
+            s = T.alloc_shared((100,), "int32")
+            T.copy(A, s)
+            some, every = T.any_of(s), T.all_of(s)
+            B[0] = T.if_then_else(some, 1, 0)
+            B[1] = T.if_then_else(every, 1, 0)
+
+    for a in (np.zeros(100, np.int32), np.ones(100, np.int32), np.arange(100, dtype=np.int32)):
+        check_gpu(kernel, A=a, B=np.zeros(2, np.int32))
+
+
+# Threads -------------------------------------------------------------------------------------------
+
+
+def test_code_that_names_threads_with_shuffles_and_barriers():
+    @T.prim_func
+    def kernel(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "int32")
+            x = A[tx] + T.shfl_xor(A[tx], 5)
+            s[tx] = x
+            T.sync_threads()
+            if tx < 64:
+                B[tx] = s[127 - tx]
+            else:
+                B[tx] = T.shfl_down(x, 2)
+
+    check_gpu(kernel, A=integers(128), B=np.zeros(128, np.int32))
+
+
+def test_atomics_of_nests_and_of_threads():
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((1000,), "int32"), H: T.Tensor((10,), "int32"), N: T.Tensor((1,), "int32")
+    ):
+        with T.Kernel(1, threads=96):
+            counts = T.alloc_shared((10,), "int32")
+            T.clear(counts)
+            for i in T.Parallel(1000):
+                T.atomic_add(counts[A[i]], 1)
+            T.atomic_add(N[0], 1)
+            T.copy(counts, H)
+
+    a = integers(1000, low=0, high=10)
+    check_gpu(kernel, A=a, H=np.zeros(10, np.int32), N=np.zeros(1, np.int32))
+
+
+def test_a_missing_barrier_is_found():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((64,), "int32")
+            T.copy(A, s)
+            for i in T.Parallel(64):
+                B[i] = s[63 - i]
+
+    at = kernel.ir
+    for one in pipeline.MANY_THREADS[:-1]:
+        at = one(at, TARGETS["sm_90a"])
+    with pytest.raises(Race, match="reads byte"):
+        run_blocks(at, {"A": integers(64), "B": np.zeros(64, np.int32)})
+    check_gpu(kernel, A=integers(64), B=np.zeros(64, np.int32))
+
+
+def test_what_one_thread_wrote_and_reads_needs_no_barrier():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((64,), "int32")
+            T.copy(A, s)
+            for i in T.Parallel(64):
+                s[i] += 1
+            T.copy(s, B)
+
+    program = check_gpu(kernel, A=integers(64), B=np.zeros(64, np.int32))
+    assert "barrier.sync" not in rows_of(program)
+
+
+def test_random_numbers_are_refused_by_name():
+    @T.prim_func
+    def kernel(B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            T.rng_init(1, tx)
+            B[tx] = T.rng_rand_float()
+
+    with pytest.raises(TileError, match="random numbers is not built for GPUs"):
+        gpu_program(kernel.ir)
+
+
+def test_every_kernel_has_a_block_of_the_threads_asked_for():
+    @T.prim_func
+    def kernel(B: T.Tensor((4, 8), "int32")):
+        with T.Kernel(1, threads=(8, 4)):
+            tx, ty = T.get_thread_binding(0), T.get_thread_binding(1)
+            B[ty, tx] = ty * 100 + tx
+
+    program = check_gpu(kernel, B=np.zeros((4, 8), np.int32))
+    assert [k.block for k in kernels_of(program)] == [(8, 4)]
