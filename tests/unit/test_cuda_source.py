@@ -263,6 +263,11 @@ def test_a_failed_assertion_ends_its_thread_or_traps_where_others_would_wait():
     assert "tl_record" not in source(If(Binary(BinaryOp.LT, tx, Const(3, I32)), ()))
 
 
+def test_a_warp_that_is_not_full_counts_as_one_at_a_barrier():
+    meet = Instr("barrier.sync", (), (), imm=(("id", 0), ("threads", 40)))
+    assert "barrier.sync.aligned 0, 64;" in source(meet)
+
+
 def test_registers_hold_packed_elements():
     r = Array("r", F16, Const(8, I32), space=Space.REGISTER)
     text = source(

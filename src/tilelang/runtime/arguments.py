@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from tilelang.runtime.arrays import (
     unpack_rows,
 )
 from tilelang.runtime.sizes import Fact, Sizes
+
+MISSED: Final = object()
+"""What a launch plan gives for arguments that it is not for: they are to be bound in full."""
 
 
 @dataclass

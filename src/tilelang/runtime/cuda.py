@@ -115,25 +115,31 @@ def _launcher(kernel: _Kernel, record: int) -> Launcher:
     """What the text of the host level calls: `launch(host, x, y, z, *args)`."""
     api, facts, config = driver(), kernel.facts, kernel.config
     pack, block = kernel.packing.pack_into, kernel.block
-    call, at, handle, params = api.launch_kernel, kernel.at, kernel.handle, kernel.params_at
+    call = api.launch_kernel
+    at, handle, params = map(ctypes.c_void_p, (kernel.at, kernel.handle, kernel.params_at))
     tail = (record,) if facts.reports else ()
     narrow = kernel.narrow
 
+    before = (0, 0, 0, -1)
+
     def launch(host: _OnDevice, x: int, y: int, z: int, *args: Any) -> None:
         """Launch the kernel; a grid without blocks is none."""
-        if x <= 0 or y <= 0 or z <= 0:
-            return
+        nonlocal before
+        now = (x, y, z, host.stream)
+        if now != before:
+            if x <= 0 or y <= 0 or z <= 0:
+                return
+            config.grid_x, config.grid_y, config.grid_z, config.stream = before = now
         if narrow:
             args = tuple(_word(a, narrow[k]) if k in narrow else a for k, a in enumerate(args))
         pack(block, 0, *args, *tail)
-        config.grid_x, config.grid_y, config.grid_z, config.stream = x, y, z, host.stream
         code = call(at, handle, params, None)
         if code == NO_CONTEXT:  # a thread in which nothing of CUDA has run yet
             api.use(host.index)
             code = call(at, handle, params, None)
         if code:
-            shape = f"grid {(x, y, z)}, block {facts.block}, {facts.shared} bytes of shared memory"
-            raise api.failed(code, f"launching the kernel {facts.name} ({shape})")
+            grid = f"grid {(x, y, z)}, block {facts.block}, {facts.shared} bytes of shared memory"
+            raise api.failed(code, f"launching the kernel {facts.name} ({grid})")
 
     return launch
 
@@ -217,7 +223,7 @@ class CudaProgram:
         self.built = built
         self.cubin = cubin
         self._devices: dict[int, _OnDevice] = {}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.host_code = compile(built.host.text, f"<host level of {built.name}>", "exec")
         self.asserts = any(k.reports for k in built.kernels)
 
@@ -265,8 +271,8 @@ class CudaProgram:
 
     def call_here(self, values: Sequence[Any], device: int, stream: int) -> None:
         """As `call`, where `device` is known to be the current one."""
-        with self._lock:
-            at = self._devices.get(device) or self._load(device)
+        with self.lock:
+            at = self.on(device)
             at.stream = stream
             try:
                 at.run(at, *values)
@@ -275,6 +281,10 @@ class CudaProgram:
                     at.release()
         if self.asserts and not self.api.is_capturing(stream):
             self._look(at, stream)
+
+    def on(self, device: int) -> _OnDevice:
+        """The program on a device, which is loaded there if it was not; under the lock."""
+        return self._devices.get(device) or self._load(device)
 
     def _load(self, device: int) -> _OnDevice:
         api = self.api

@@ -4,8 +4,8 @@ What enters: a call that was bound and checked in full. What leaves: a plan for 
 tensors have the same types, shapes, strides and device, and are as well aligned: it takes the
 addresses, allocates the outputs and puts the work into torch's current stream.
 
-A launch takes few microseconds, so a plan is a function written for it: two texts, one that looks
-at arguments and one that launches, without loops and without containers.
+A launch takes few microseconds, so a plan is a function written for it, without loops and without
+containers.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tilelang.ir.tile import Param
-from tilelang.runtime.arguments import Bound, Signature
+from tilelang.runtime.arguments import MISSED, Bound, Signature
 from tilelang.runtime.cuda import CudaProgram
 from tilelang.runtime.cuda_arguments import ALIGN
 from tilelang.runtime.cuda_arrays import DeviceArray
@@ -25,70 +24,64 @@ from tilelang.runtime.cuda_arrays import DeviceArray
 MANY = 256
 """Plans that one kernel keeps."""
 
-LAST = "as the call before"
-"""The key of arguments that fit the plan that was used last."""
-
-
-@dataclass(frozen=True)
-class CudaPlan:
-    """`fits(*args)` says whether arguments are those of the plan; `run` is the call."""
-
-    fits: Callable[..., bool]
-    launch: Callable[..., Any]
-
-    def run(self, args: Sequence[Any]) -> Any:
-        """Run it; the result is as of a call that was bound in full."""
-        return self.launch(*args)
+Call = Callable[..., Any]
 
 
 class CudaPlans:
-    """The plans of one kernel, by what its arguments look like."""
+    """The plans of one kernel, by what its arguments look like.
+
+    A plan is the function of a call; it gives MISSED for arguments that are not those it is for.
+    """
 
     def __init__(self, program: CudaProgram, signature: Signature) -> None:
         self.program = program
         self.signature = signature
-        self._plans: dict[Hashable, CudaPlan | None] = {}
-        self._last: CudaPlan | None = None
+        self._plans: dict[Hashable, Call | None] = {}
+        self._last: Call | None = None
         self._params = tuple(signature.inputs.values())
         sizes = signature.symbols()
         self._by_value = [p.var is not None and p.var in sizes for p in self._params]
 
-    def key(self, args: Sequence[Any]) -> Hashable | None:
-        """What the arguments look like; None where a call must be bound in full."""
+    def attempt(self, args: Sequence[Any]) -> Any:
+        """The result of the call, or MISSED where it must be bound in full."""
         if len(args) != len(self._params):
-            return None
+            return MISSED
         last = self._last
-        if last is not None and last.fits(*args):
-            return LAST
+        if last is not None:
+            result = last(*args)
+            if result is not MISSED:
+                return result
+        found = self._plans.get(self._key(args))
+        if found is None:
+            return MISSED
+        self._last = found
+        return found(*args)
+
+    def _key(self, args: Sequence[Any]) -> Hashable | None:
+        """What the arguments look like; None where a call must be bound in full."""
         torch = sys.modules.get("torch")
         if torch is None:
             return None
         out: list[Hashable] = []
         for x, by_value in zip(args, self._by_value, strict=True):
             if type(x) is torch.Tensor:
-                out.append((x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % ALIGN))
+                out.append((x.dtype, x.shape, x.stride(), x.device))
             elif x is None or isinstance(x, (bool, int, float)):
                 out.append((type(x), x if by_value else 0))
             else:
                 return None
         return tuple(out)
 
-    def find(self, key: Hashable | None) -> CudaPlan | None:
-        """The plan for arguments that look like this."""
-        if key is LAST:
-            return self._last
-        found = self._plans.get(key)
-        self._last = found or self._last
-        return found
-
-    def learn(self, key: Hashable, args: Sequence[Any], bound: Bound) -> None:
+    def learn(self, args: Sequence[Any], bound: Bound) -> None:
         """Keep what was found out about a call."""
+        key = self._key(args)
+        if key is None or self._plans.get(key) is not None:
+            return
         if len(self._plans) >= MANY:
             self._plans.clear()
-        if key not in self._plans:
-            self._plans[key] = self._made(args, bound)
+        self._plans[key] = self._made(args, bound)
 
-    def _made(self, args: Sequence[Any], bound: Bound) -> CudaPlan | None:
+    def _made(self, args: Sequence[Any], bound: Bound) -> Call | None:
         arrays = [v for v in bound.values.values() if isinstance(v, DeviceArray)]
         if bound.finish or not arrays or any(a.framework != "torch" for a in arrays):
             return None
@@ -116,11 +109,13 @@ class _Writer:
             "new": torch.empty_strided,
             "stream_of": torch._C._cuda_getCurrentRawStream,
             "device_now": torch._C._cuda_getDevice,
-            "call": program.call,
             "call_here": program.call_here,
+            "lock": program.lock,
+            "MISSED": MISSED,
         }
         self.args: list[str] = []
         self.guards: list[str] = []
+        self.addresses: list[str] = []
         self.before: list[str] = []
         self.results: list[str] = []
         self.values: dict[str, str] = {}
@@ -152,7 +147,7 @@ class _Writer:
         if p.buffer is not None and x.data_ptr() != storage.address:
             return False
         self.tensor(name, x)
-        self.values[p.name] = f"{name}.data_ptr()"
+        self.values[p.name] = f"p{name}"
         return True
 
     def tensor(self, name: str, x: Any) -> None:
@@ -166,8 +161,8 @@ class _Writer:
             f"{name}.shape == {shape}",
             f"{name}.is_contiguous()" if plain else f"{name}.stride() == {strides}",
             f"{name}.get_device() == {x.get_device()}",
-            f"not {name}.data_ptr() & {ALIGN - 1}",
         ]
+        self.addresses.append(f"p{name}")
 
     def output(self, parameter: str, made: Any) -> None:
         """A tensor that the call allocates, like `made`."""
@@ -178,22 +173,34 @@ class _Writer:
         self.results.append(name)
         self.values[parameter] = f"{name}.data_ptr()"
 
-    def plan(self) -> CudaPlan:
-        """The plan of the texts."""
+    def plan(self) -> Call:
+        """The function of the texts."""
+        program, device = self.program, self.device
         args = ", ".join(self.args)
-        values = ", ".join(self.values[name] for name, _ in self.program.built.slots)
-        given = f"({values},), {self.device}, stream_of({self.device})"
+        values = ", ".join(self.values[name] for name, _ in program.built.slots)
         result = self.results[0] if len(self.results) == 1 else f"[{', '.join(self.results)}]"
+        aligned = " | ".join(self.addresses) or "0"
+        simple = not program.asserts and "host.workspace" not in program.built.host.text
+        self.names["host"] = at = program.on(device)
+        self.names["run"] = at.run
+        begin = (
+            [
+                "with lock:",
+                f"    host.stream = stream_of({device})",
+                f"    run(host, {values})",
+            ]
+            if simple
+            else [f"call_here(({values},), {device}, stream_of({device}))"]
+        )
         lines = [
-            f"def fits({args}):",
-            f"    return {' and '.join(self.guards) or 'True'}",
-            f"def launch({args}):",
-            *(f"    {line}" for line in self.before),
-            f"    if device_now() == {self.device}:",
-            f"        call_here({given})",
-            "    else:",
-            f"        call({given})",
+            f"def plan({args}):",
+            f"    if not ({' and '.join(self.guards) or 'True'}):",
+            "        return MISSED",
+            *(f"    {name} = {name[1:]}.data_ptr()" for name in self.addresses),
+            f"    if ({aligned}) & {ALIGN - 1} or device_now() != {device}:",
+            "        return MISSED",
+            *(f"    {line}" for line in [*self.before, *begin]),
             f"    return {result}",
         ]
         exec(compile("\n".join(lines), "<launch plan>", "exec"), self.names)
-        return CudaPlan(self.names["fits"], self.names["launch"])
+        return self.names["plan"]

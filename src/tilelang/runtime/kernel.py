@@ -11,7 +11,7 @@ from tilelang.frontend import PrimFunc
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 from tilelang.options import Options
-from tilelang.runtime.arguments import Bound, Signature
+from tilelang.runtime.arguments import MISSED, Bound, Signature
 from tilelang.runtime.inspect import Snapshot, observe
 from tilelang.runtime.parts import assembly, emulated, memory_report, plans, signature
 from tilelang.runtime.resolve import description
@@ -105,18 +105,17 @@ class JITKernel:
         """Run the kernel. Returns the output, a list of them where there are several, or None where
         there is none.
         """
-        key = None
-        if self._plans is not None and not kwargs:
-            key = self._plans.key(args)
-            plan = self._plans.find(key)
-            if plan is not None:
-                return plan.run(args)
+        known = None if kwargs else self._plans
+        if known is not None:
+            result = known.attempt(args)
+            if result is not MISSED:
+                return result
         bound = self._signature.bind(args, kwargs)
-        if self._plans is not None and key is not None:
-            self._plans.learn(key, args, bound)
         self._program.run(_by_name(bound))
         for step in bound.finish:
             step()
+        if known is not None:
+            known.learn(args, bound)
         return _results(bound)
 
     def inspect(

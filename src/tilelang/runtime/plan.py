@@ -17,7 +17,7 @@ import numpy as np
 
 from tilelang.dtypes import DType
 from tilelang.ir.tile import Param
-from tilelang.runtime.arguments import Bound, Signature
+from tilelang.runtime.arguments import MISSED, Bound, Signature
 from tilelang.runtime.arrays import allocate
 from tilelang.runtime.native import NativeProgram, address_of, packer
 
@@ -79,18 +79,22 @@ class Plans:
         sizes = signature.symbols()
         self._by_value = [p.var is not None and p.var in sizes for p in self._params]
 
-    def key(self, args: Sequence[Any]) -> Hashable | None:
+    def attempt(self, args: Sequence[Any]) -> Any:
+        """The result of the call, or MISSED where it must be bound in full."""
+        plan = self._plans.get(self._key(args))
+        return MISSED if plan is None else plan.run(args)
+
+    def _key(self, args: Sequence[Any]) -> Hashable | None:
         """What the arguments look like; None where a call must be bound in full."""
         if len(args) != len(self._params):
             return None
         return tuple([_look(x, v) for x, v in zip(args, self._by_value, strict=True)])
 
-    def find(self, key: Hashable) -> Plan | None:
-        """The plan for arguments that look like this."""
-        return self._plans.get(key)
-
-    def learn(self, key: Hashable, args: Sequence[Any], bound: Bound) -> None:
+    def learn(self, args: Sequence[Any], bound: Bound) -> None:
         """Keep what was found out about a call."""
+        key = self._key(args)
+        if key is None:
+            return
         if len(self._plans) >= MANY:
             self._plans.clear()
         if key not in self._plans and _has_identity(key):

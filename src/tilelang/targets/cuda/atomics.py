@@ -13,6 +13,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import InternalError
 from tilelang.ir.expr import BinaryOp, Expr
 from tilelang.ir.thread import Instr, Slot, Space
+from tilelang.isa.target import Capability
 from tilelang.targets.cuda.expressions import Expressions
 from tilelang.targets.cuda.places import Place, of_raw_bits, pointer, raw_bits
 from tilelang.targets.cuda.types import memory_bits, value_type
@@ -98,7 +99,15 @@ class Updates:
             return (
                 f"{value_type(dtype)}(atomic{op.capitalize()}({at}, {native_cast(native, value)}))"
             )
+        if op == "add" and self._adds_halves(dtype):
+            name = f"atomic_add_{'f16' if dtype.name == 'float16' else 'bf16'}"
+            return self.x.conversions.call(name, pointer(place, index), value)
         return self._swapped(place, index, op, value)
+
+    def _adds_halves(self, dtype: DType) -> bool:
+        """Whether an instruction adds this type: fp16 on all chips, bf16 since sm_90."""
+        since_hopper = self.x.conversions.target.supports(Capability.CLUSTER)
+        return dtype.name == "float16" or (dtype.name == "bfloat16" and since_hopper)
 
     def _swapped(self, place: Place, index: str, op: str, value: str) -> str:
         """By compare and swap of the element's bits."""

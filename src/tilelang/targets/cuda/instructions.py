@@ -158,7 +158,9 @@ def _filled(row: InstrRow, asm: _Asm, imm: Mapping[str, Any], dtypes: Mapping[st
         if name is None:
             continue
         base, _, attribute = name.partition(".")
-        if base in given:
+        if base in given and attribute == "warps":  # a warp that is not full counts as one
+            out.append(str(-(-int(given[base] or 0) // 32) * 32))
+        elif base in given:
             out.append(_immediate(given[base], spec or ""))
         elif attribute:
             out.append(_type_name(attribute, dtypes[base]))

@@ -361,20 +361,38 @@ template <i32 BITS> __device__ __forceinline__ u32 word_set(u32 word, i32 at, u3
   return (word & ~mask) | (value << (at * BITS) & mask);
 }
 //- cas
-// Compare and swap of 1, 2, 4 or 8 bytes; narrow ones through the word around them.
+// Compare and swap of 1, 2, 4 or 8 bytes; a byte goes through the two bytes around it.
 __device__ inline u32 cas(u32* p, u32 seen, u32 wanted) { return atomicCAS(p, seen, wanted); }
 __device__ inline u64 cas(u64* p, u64 seen, u64 wanted) { return atomicCAS(p, seen, wanted); }
-template <class T> __device__ T cas(T* p, T expected, T wanted) {
-  u32* const word = reinterpret_cast<u32*>(reinterpret_cast<u64>(p) & ~u64(3));
-  const u32 shift = u32(reinterpret_cast<u64>(p) & 3) * 8;
-  const u32 mask = (sizeof(T) == 1 ? 0xFFu : 0xFFFFu) << shift;
-  u32 seen = *reinterpret_cast<volatile u32*>(word);
-  while (true) {
-    if (T((seen & mask) >> shift) != expected) return T((seen & mask) >> shift);
-    const u32 was = atomicCAS(word, seen, (seen & ~mask) | u32(wanted) << shift);
+__device__ __forceinline__ u16 cas(u16* p, u16 seen, u16 wanted) {
+  u16 was;
+  asm volatile("atom.cas.b16 %0, [%1], %2, %3;"
+               : "=h"(was) : "l"(p), "h"(seen), "h"(wanted) : "memory");
+  return was;
+}
+__device__ inline u8 cas(u8* p, u8 expected, u8 wanted) {
+  u16* const pair = reinterpret_cast<u16*>(reinterpret_cast<u64>(p) & ~u64(1));
+  const u32 shift = u32(reinterpret_cast<u64>(p) & 1) * 8;
+  u16 seen = *reinterpret_cast<volatile u16*>(pair);
+  while (u8(seen >> shift) == expected) {
+    const u16 next = u16((seen & ~(0xFFu << shift)) | u32(wanted) << shift);
+    const u16 was = cas(pair, seen, next);
     if (was == seen) return expected;
     seen = was;
   }
+  return u8(seen >> shift);
+}
+//- atomic_add_f16
+__device__ __forceinline__ f16 atomic_add_f16(f16* p, f16 x) {
+  f16 was;
+  asm volatile("atom.add.noftz.f16 %0, [%1], %2;" : "=h"(was) : "l"(p), "h"(x) : "memory");
+  return was;
+}
+//- atomic_add_bf16
+__device__ __forceinline__ bf16 atomic_add_bf16(bf16* p, bf16 x) {
+  bf16 was;
+  asm volatile("atom.add.noftz.bf16 %0, [%1], %2;" : "=h"(was) : "l"(p), "h"(x) : "memory");
+  return was;
 }
 //- updated
 // An atomic update by compare and swap; `f` gives the new element from the old one.

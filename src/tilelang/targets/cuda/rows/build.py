@@ -6,8 +6,8 @@ A template is PTX. `{x}` stands for an operand: elements in registers are a brac
 (or 64-bit) registers, memory is its address (a 32-bit one for shared memory), a bool is 0 or 1.
 `{x}` of an immediate is its text; `{x:a|b}` is `a`, with `%` replaced by the value, or `b` where
 the immediate is false or absent. `{x.ptx}` is the PTX type of an element, `{x.ptx_add}` that of an
-addition (`noftz.f16`), `{x.ptx_bits}` that of its bits (`b32`). `%=` makes a label unique, `%%` is
-a percent sign.
+addition (`noftz.f16`), `{x.ptx_bits}` that of its bits (`b32`). `{x.warps}` of a number of threads
+is that of all in their warps. `%=` makes a label unique, `%%` is a percent sign.
 """
 
 from __future__ import annotations

@@ -138,14 +138,14 @@ def _voted(name: str, op: str, kind: str, given: str) -> str:
     move = "mov.u32 {result}, r;" if kind == "u32" else "selp.u32 {result}, 1, 0, r;"
     reg = ".reg .u32 r;" if kind == "u32" else ".reg .pred r;"
     test = f".reg .pred p; {reg} setp.ne.u32 p, {{{given}}}, 0;"
-    return f"{{{{ {test} {name}.{op}.{kind} r, {{id}}, {{threads}}, p; {move} }}}}"
+    return f"{{{{ {test} {name}.{op}.{kind} r, {{id}}, {{threads.warps}}, p; {move} }}}}"
 
 
 BARRIERS = [
     ptx(
         "barrier.sync",
         "bar, barrier",
-        "barrier.sync.aligned {id}, {threads};",
+        "barrier.sync.aligned {id}, {threads.warps};",
         threads=0,
         imm=_BLOCK,
         waits=True,
@@ -154,7 +154,7 @@ BARRIERS = [
     ptx(
         "barrier.arrive",
         "bar, barrier",
-        "barrier.arrive.aligned {id}, {threads};",
+        "barrier.arrive.aligned {id}, {threads.warps};",
         threads=0,
         imm=_BLOCK,
         orders="generic",
