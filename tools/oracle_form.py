@@ -30,6 +30,7 @@ COMPARES = frozenset(("==", "!=", "<", "<=", ">", ">="))
 _OF_BOOLS = {"&": "and", "|": "or", "^": "!="}
 _MIRRORED = {">": "<", ">=": "<="}
 INT32 = "int32"
+ONE = ["const", INT32, 1]
 
 
 @dataclass
@@ -145,10 +146,20 @@ class Side:
                 return ["set", *sorted((self.canonical(x) for x in e[1]), key=json.dumps)]
             case "un" if e[1] == "-":  # upstream writes a negation as a product
                 return self._binary(["bin", "*", e[2], ["const", self.dtype(e[2]), -1]])
+            case "select" if self.dtype(e[2]) == "bool":
+                return self._choice(*(self.canonical(x) for x in e[1:4]))
             case "cast":
                 return folded_cast(e[1], self.canonical(e[2]))
             case _:
                 return [e[0], *(self.canonical(x) for x in e[1:])]
+
+    def _choice(self, cond: Any, yes: Any, no: Any) -> Any:
+        """A choice between conditions; one with a constant arm is an `and` or an `or`."""
+        if no[0] == "const" and not no[2]:
+            return _logical("and", cond, yes)
+        if yes[0] == "const" and yes[2]:
+            return _logical("or", cond, no)
+        return ["select", cond, yes, no]
 
     def _extent(self, e: Form) -> Any:
         """An extent; a number where it is one once names are replaced by their values."""
@@ -197,6 +208,13 @@ class Side:
         match e:
             case ["const", dtype, value]:
                 return {(): rounded(value, dtype)} if value else {}
+            case [
+                "bin",
+                "+",
+                ["bin", "//", a, b],
+                ["cast", _, ["bin", "!=", ["bin", "%", x, y], _]],
+            ] if a == x and b == y:  # the division that rounds up
+                return self.polynomial(["bin", "//", ["bin", "+", a, ["bin", "-", b, ONE]], b])
             case ["bin", "+", a, b]:
                 return _added(self.polynomial(a), self.polynomial(b), 1)
             case ["bin", "-", a, b]:

@@ -505,6 +505,7 @@ _UPSTREAM_OPS: dict[str, Any] = {
     "tl.wait_wgmma": _up_numbers("WaitWgmma", "count"),
     "tl.fence_proxy_async": _named("Fence", kind="proxy.async"),
     "tl.loop_break": _named("Break"),
+    "tirx.break_loop": _named("Break"),
     "tirx.continue_loop": _named("Continue"),
     "tirx.assume": _named("Assume", "cond"),
     "tl.tma_store_arrive": _named("TmaStoreArrive"),

@@ -22,20 +22,21 @@ the rule stands here, once:
 11. `x * 1`, `x / 1`, `x + 0` and `x - 0` of floats are `x` upstream.
 12. Where only one side gives a value a name (upstream gives none in `a, b = x, y`), the name is
     replaced by the value, if that reads no memory.
-13. `if a: if b:` is one `if a and b:`.
-14. The rank of a block in its cluster is arithmetic on block indices here, a function upstream.
-15. An update of a reducer of the first version is a statement of its own here, a store upstream.
-16. An extent of a region between two names is a number where their difference is one.
+13. `if a: if b:` is one `if a and b:`, and a choice of which one arm is False (True) an `and` (an
+    `or`), which is how one whose right side must not be evaluated is written here.
+14. A division that rounds up is `x // d + (x % d != 0)` here, `(x + d - 1) // d` upstream.
+15. The rank of a block in its cluster is arithmetic on block indices here, a function upstream.
+16. An update of a reducer of the first version is a statement of its own here, a store upstream.
+17. An extent of a region between two names is a number where their difference is one.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from oracle_form import INT32, Form, Side, Stmt
+from oracle_form import INT32, ONE, Form, Side, Stmt
 
 ZERO = ["const", INT32, 0]
-ONE = ["const", INT32, 1]
 
 
 def number(e: Any) -> int:
