@@ -208,12 +208,7 @@ class Side:
         match e:
             case ["const", dtype, value]:
                 return {(): rounded(value, dtype)} if value else {}
-            case [
-                "bin",
-                "+",
-                ["bin", "//", a, b],
-                ["cast", _, ["bin", "!=", ["bin", "%", x, y], _]],
-            ] if a == x and b == y:  # the division that rounds up
+            case ["bin", "+", ["bin", "//", a, b], rest] if rest == _remains(rest, a, b):
                 return self.polynomial(["bin", "//", ["bin", "+", a, ["bin", "-", b, ONE]], b])
             case ["bin", "+", a, b]:
                 return _added(self.polynomial(a), self.polynomial(b), 1)
@@ -255,6 +250,13 @@ class Side:
             return _constant(["const", INT32, _FOLD[op](x.get((), 0), y[()])])
         p, q = _written(x, self.dtype(a)), _written(y, self.dtype(b))
         return {(json.dumps(["bin", op, p, q]),): 1}
+
+
+def _remains(e: Form, a: Form, b: Form) -> Form | None:
+    """`a % b != 0` as an integer of the dtype of `e`, where `e` is a conversion."""
+    if e[0] != "cast":
+        return None
+    return ["cast", e[1], ["bin", "!=", ["bin", "%", a, b], ["const", e[1], 0]]]
 
 
 def _loads(e: Any) -> bool:

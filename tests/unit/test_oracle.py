@@ -240,6 +240,61 @@ def test_divisions_of_constants_are_floor_divisions(a, d):
         assert side.canonical(e) == ["const", "int32", want]
 
 
+X, Y = ["var", "n"], ["load", "B", [["const", "int32", 0]]]
+ZERO, TWO, THREE = (["const", "int32", n] for n in (0, 2, 3))
+FALSE, TRUE = ["const", "bool", 0], ["const", "bool", 1]
+REMAINS = ["cast", "int32", ["bin", "!=", ["bin", "%", X, THREE], ZERO]]
+
+
+def below(n):
+    return ["bin", "<", X, ["const", "int32", n]]
+
+
+def of_float(op, value):
+    return ["bin", op, Y, ["const", "float32", value]]
+
+
+@pytest.fixture
+def side():
+    known = oracle_form.Side()
+    known.bind("n", "n", "int32")
+    known.bind("B", "B", "float32")
+    return known
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (
+            ["bin", "+", ["bin", "//", X, THREE], REMAINS],
+            ["bin", "//", ["bin", "+", X, TWO], THREE],
+        ),
+        (["select", below(1), below(5), FALSE], ["bin", "and", below(1), below(5)]),
+        (["select", below(1), TRUE, below(5)], ["bin", "or", below(1), below(5)]),
+        (["bin", ">=", X, THREE], ["bin", "<", TWO, X]),
+        (of_float("*", "1.0"), Y),
+        (["un", "-", Y], of_float("*", "-1.0")),
+    ],
+)
+def test_two_ways_to_write_one_value_agree(side, a, b):
+    assert side.canonical(a) == side.canonical(b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (["bin", "//", X, THREE], ["bin", "truncdiv", X, THREE]),
+        (["bin", "<", X, THREE], ["bin", "<=", X, THREE]),
+        (["bin", "+", ["bin", "//", X, TWO], REMAINS], ["bin", "//", ["bin", "+", X, TWO], THREE]),
+        (of_float("*", "0.0"), ["const", "float32", "0.0"]),
+        (["bin", "max", X, THREE], ["bin", "min", X, THREE]),
+        (["select", below(1), X, THREE], ["select", below(1), THREE, X]),
+    ],
+)
+def test_two_values_that_differ_are_told_apart(side, a, b):
+    assert side.canonical(a) != side.canonical(b)
+
+
 # -- the runner of programs
 # -------------------------------------------------------------------------------------
 
