@@ -88,7 +88,8 @@ tilelang.rocm.target: target_is_gfx950
 tilelang.rocm.intrinsics.mfma_macro_generator: MatrixCoreIntrinEmitter
     MatrixCorePreshuffleIntrinEmitter
 tilelang.tools: Analyzer plot_layout
-tilelang.tools.cuda: iket
+tilelang.tools.cuda.iket: event_table mark output_dir output_path payload range
+    runtime_payloads_enabled session trace_files
 tilelang.transform: PassContext
 """
 
