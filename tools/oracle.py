@@ -67,6 +67,7 @@ class Host:
     side: str
     python: str
     path: str
+    runs: bool = True
 
     def record(self, tasks: Sequence[Task], folder: Path, limit: int) -> list[Recorded]:
         """Run every program: first with tensors that have only shapes; where that does not come to
@@ -87,10 +88,10 @@ class Host:
         outs = [folder / task.name.replace("/", "+") for task in tasks]
         lines: list[str] = []
         for task, out in zip(tasks, outs, strict=True):
-            if _read(out) is None:
+            if self.runs and _read(out) is None:
                 out.unlink(missing_ok=True)
                 lines.append(f"{task.path}\t{task.chip}\t{how}\t{out}\n")
-        if lines:
+        if lines and self.runs:
             subprocess.run(
                 [self.python, str(HOST), self.side, str(limit)],
                 input="".join(lines),
@@ -165,6 +166,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=30, help="seconds of processor time for each")
     parser.add_argument("--jobs", type=int, default=2, help="packages at a time, 1 or 2")
     parser.add_argument("--records", type=Path, help="keep what is recorded here, and use it")
+    parser.add_argument("--recorded", action="store_true", help="run nothing: use the records only")
     parser.add_argument("--out", type=Path, help="keep the lines here")
     return parser.parse_args()
 
@@ -178,7 +180,9 @@ def main() -> int:
     names = [str(p.relative_to(folder)) for p in programs(folder)]
     names = [n for n in names if given.only in n and not any(s in n for s in skip)]
     tasks = [Task(n, folder / n, settings.chip_of(folder / n)) for n in names]
-    hosts = [Host("upstream", given.upstream, ""), Host("own", given.own, str(ROOT / "src"))]
+    runs = not given.recorded
+    source = str(ROOT / "src")
+    hosts = [Host("upstream", given.upstream, "", runs), Host("own", given.own, source, runs)]
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(given.jobs) as pool:
         records = (given.records or Path(temporary)).resolve()
         work = [pool.submit(h.record, tasks, records / h.side, given.limit) for h in hosts]
