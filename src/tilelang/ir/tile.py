@@ -229,10 +229,14 @@ class Assume(Stmt):
 
 
 class Print(Stmt):
-    """Prints a value, a whole buffer, or only a message."""
+    """Prints a value, a whole buffer, or only a message.
+
+    `thread` is the index of the thread that prints, x first, where no thread is left to name it.
+    """
 
     value: Expr | Buffer | None = operand(default=None, effect=Effect.READ)
     message: str = attr(default="")
+    thread: tuple[Expr, ...] = operand(default=())
     warp_group: int = attr(default=0)
     warp: int = attr(default=0)
 

@@ -579,11 +579,10 @@ class _Lowering:
     def print_(self, stmt: Print, env: Env) -> Block:
         """A value, or every element of a buffer."""
         x = self.acc.begin(env)
-        if stmt.value is None:
-            return (stmt,)
-        if isinstance(stmt.value, Expr):
-            value = x.expr(stmt.value)
-            return (*x.assertions(stmt.loc), stmt.with_(value=value))
+        if not isinstance(stmt.value, Buffer):
+            value = None if stmt.value is None else x.expr(stmt.value)
+            thread = tuple(x.expr(t) for t in stmt.thread)
+            return (*x.assertions(stmt.loc), stmt.with_(value=value, thread=thread))
         b = stmt.value
         at = self.places[b.name]
         if at.buffer.strides is not None:

@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelang.errors import error
-from tilelang.ir.expr import Buffer, Const, Load, LoadVector, Region, Var, const, int_value
+from tilelang.ir.expr import (
+    INT32,
+    Buffer,
+    Const,
+    Expr,
+    Load,
+    LoadVector,
+    Region,
+    Var,
+    const,
+    int_value,
+)
 from tilelang.ir.node import Effect, Kind, Node
 from tilelang.ir.special import ReducerUpdate
 from tilelang.ir.tile import (
@@ -24,12 +35,13 @@ from tilelang.ir.tile import (
     Let,
     LoopKind,
     Parallel,
+    Print,
     Stmt,
     Store,
     StoreVector,
 )
 from tilelang.isa.target import Target
-from tilelang.passes.build import Names, map_launches, map_statements
+from tilelang.passes.build import Names, as_type, map_launches, map_statements
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_reducers import expand_update
 from tilelang.scopes import Dialect, Memory, memory_of
@@ -49,6 +61,12 @@ def lower_parallel(fn: Function, target: Target) -> Function:
     def contribute(stmt: Stmt) -> Block | None:
         return expand_update(stmt, names) if isinstance(stmt, ReducerUpdate) else None
 
+    def told(stmt: Stmt, lane: tuple[Expr, ...]) -> Block | None:
+        """A print that says which iteration prints."""
+        if not isinstance(stmt, Print) or stmt.thread:
+            return None
+        return (stmt.with_(thread=lane),)
+
     def one(stmt: Stmt) -> Block | None:
         if not isinstance(stmt, Parallel):
             return None
@@ -56,6 +74,9 @@ def lower_parallel(fn: Function, target: Target) -> Function:
         if any(int_value(extent) != 1 for extent in stmt.extents):
             body, apart = own_variables(stmt, names, roots, dialect)
         apart = apart and IN_ORDER not in stmt.hints
+        wide = zip(stmt.vars, stmt.extents, strict=True)
+        lane = tuple(as_type(v, INT32) for v, n in wide if int_value(n) != 1)[::-1]
+        body = map_statements(body, lambda s: told(s, lane))
         for k, (var, extent) in reversed(
             list(enumerate(zip(stmt.vars, stmt.extents, strict=True)))
         ):

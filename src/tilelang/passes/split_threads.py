@@ -309,6 +309,7 @@ class _Threads:
                 values[var.name] = loops[-1][0]
             else:
                 values[var.name] = Const(0, var.type)
+        body = map_statements(body, self.told)
         body = tuple(replace_vars(s, values) for s in body)
         body = without_returns(body, self.names)
         lockstep = in_lockstep(body)
@@ -317,6 +318,12 @@ class _Threads:
             first, last = Const(0, var.type), Const(extent, var.type)
             body = (For(var, first, last, body, kind=kind, loc=self.launch.loc),)
         return body
+
+    def told(self, stmt: Stmt) -> Block | None:
+        """A print that says which thread prints."""
+        if not isinstance(stmt, Print) or stmt.thread:
+            return None
+        return (stmt.with_(thread=tuple(v for v, _ in self.axes)),)
 
 
 def replace_vars(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:

@@ -118,10 +118,8 @@ class NativeProgram:
         return control
 
 
-def _print(  # noqa: PLR0913 - what the native code tells
-    prints: Sequence[Printed], what: int, bits: int, index: int, x: int, y: int, z: int
-) -> None:
-    print(printed(prints[what], bits, index, (x, y, z)))
+def _print(prints: Sequence[Printed], what: int, bits: int, index: int, *where: int) -> None:
+    print(printed(prints[what], bits, index, where[:3], where[3:]))
 
 
 def assembly(built: Built) -> str:
@@ -170,9 +168,15 @@ def failed(failure: Failure, block: tuple[int, int, int]) -> Exception:
     return error(failure.kind, failure.message, failure.loc, got=where)
 
 
-def printed(what: Printed, bits: int, index: int, block: tuple[int, int, int]) -> str:
+def printed(
+    what: Printed,
+    bits: int,
+    index: int,
+    block: tuple[int, ...],
+    thread: tuple[int, ...] = (0, 0, 0),
+) -> str:
     """The line that one print makes, as the emulator prints it."""
-    head = f"msg='{what.message}' BlockIdx={block}, ThreadIdx=(0, 0, 0)"
+    head = f"msg='{what.message}' BlockIdx={block}, ThreadIdx={thread}"
     if not what.dtype:
         return head
     dtype = DType(what.dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tilelang.targets.cpu.text import Code, Value, element_of, int_bits, number
 
@@ -34,11 +35,19 @@ SHOW = ctypes.CFUNCTYPE(
     ctypes.c_int32,
     ctypes.c_uint64,
     ctypes.c_int64,
-    ctypes.c_int32,
-    ctypes.c_int32,
-    ctypes.c_int32,
+    *(6 * [ctypes.c_int32]),
 )
-"""The callback that prints: number of the print, bits of the value, index in a buffer, block."""
+"""The callback that prints: number of the print, bits of the value, index in a buffer, block and
+thread.
+"""
+
+
+@dataclass(frozen=True)
+class Where:
+    """The indices of a block, and of a thread of it, x first; those that are left out are 0."""
+
+    block: Sequence[Value]
+    thread: Sequence[Value] = ()
 
 
 class Record:
@@ -74,13 +83,16 @@ class Record:
         return code.compare("ne", status, number("i32", 0))
 
     def show(
-        self, code: Code, what: int, value: Value | None, index: Value | int, block: Sequence[Value]
+        self, code: Code, what: int, value: Value | None, index: Value | int, where: Where
     ) -> None:
         """Print a value as its bits, or a message alone."""
         bits = number("i64", 0) if value is None else _bits(code, value)
         place = number("i64", index) if isinstance(index, int) else index
-        corner = [_narrow(code, b) for b in block]
-        corner += [number("i32", 0)] * (3 - len(corner))
+        corner: list[Value] = []
+        for indices in (where.block, where.thread):
+            corner += [_narrow(code, b) for b in indices]
+            corner += [number("i32", 0)] * (-len(corner) % 3)
+        corner += [number("i32", 0)] * (6 - len(corner))
         fn = self.field(code, "show", "ptr")
         code.call_void(fn.text, [number("i32", what), bits, place, *corner])
 

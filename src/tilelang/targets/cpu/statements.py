@@ -37,7 +37,7 @@ from tilelang.targets.cpu.gemm import gemm_tile
 from tilelang.targets.cpu.llvm import Host
 from tilelang.targets.cpu.lockstep import plan
 from tilelang.targets.cpu.places import OUTSIDE, Place
-from tilelang.targets.cpu.record import Record
+from tilelang.targets.cpu.record import Record, Where
 from tilelang.targets.cpu.strips import Strip, strips
 from tilelang.targets.cpu.text import Code, Value, number
 from tilelang.targets.cpu.types import element_type, value_type
@@ -279,9 +279,10 @@ class Statements:
 
     def print_(self, stmt: Print) -> None:
         """A value, each lane by itself, or only a message."""
+        where = Where(self.block_index, [self.x.of(t) for t in stmt.thread])
         if stmt.value is None:
             what = Printed(stmt.message)
-            self.record.show(self.code, self.notes.printed(what), None, 0, self.block_index)
+            self.record.show(self.code, self.notes.printed(what), None, 0, where)
             return
         if not isinstance(stmt.value, Expr):
             raise InternalError("a buffer is printed element by element")
@@ -289,7 +290,7 @@ class Statements:
         number_of = self.notes.printed(Printed(stmt.message, dtype.base.name))
         for k in range(dtype.lanes):
             lane = self.code.extract(value, k)
-            self.record.show(self.code, number_of, lane, 0, self.block_index)
+            self.record.show(self.code, number_of, lane, 0, where)
 
     def leave(self, stmt: ThreadReturn) -> None:
         """The block has ended."""
@@ -357,7 +358,7 @@ class Statements:
             self.notes.printed(what),
             value,
             self.widened(order),
-            self.block_index,
+            Where(self.block_index),
         )
 
 
