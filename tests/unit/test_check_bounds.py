@@ -257,3 +257,34 @@ def test_copies_and_guarded_accesses_of_a_tensor_are_silent():
                     B[bx * 64 + i] = A[bx * 64 + i]
 
     assert findings(kernel) == []
+
+
+# -- slices of global memory -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "legal"),
+    [(0, 64, True), (10, 30, True), (15, 99, True), (16, 17, False), (20, 30, False)],
+)
+def test_a_slice_that_has_no_element_is_refused(low, high, legal):
+    """One that sticks out of a tensor is cut, as at the ragged edge of a matrix."""
+
+    @T.prim_func
+    def kernel(B: T.Tensor((4, 16), "int32")):
+        with T.Kernel(1, threads=32):
+            T.fill(B[1, low:high], 1)
+
+    found = findings(kernel)
+    assert [d.severity for d in found] == ([] if legal else [ERROR])
+    if not legal:
+        assert "outside axis 1 of B, which has 16 elements" in found[0].message
+
+
+def test_a_slice_of_unknown_place_may_lie_outside():
+    @T.prim_func
+    def kernel(B: T.Tensor((16,), "int32"), n: T.int32):
+        with T.Kernel(4, threads=32) as bx:
+            T.fill(B[n : n + 4], 1)
+            T.fill(B[bx * 16 : bx * 16 + 16], 1)
+
+    assert findings(kernel) == []

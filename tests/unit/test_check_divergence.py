@@ -339,6 +339,19 @@ def test_what_is_stated_decides_nothing():
     assert findings(kernel) == []
 
 
+def test_no_barrier_stands_inside_of_t_parallel():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                T.sync_threads()
+                A[i] = 1
+
+    (found,) = findings(kernel)
+    assert found.message.startswith("T.sync_threads inside T.Parallel")
+    assert found.severity is Severity.ERROR
+
+
 def test_ranges_of_threads():
     truth = np.array([1, 1, 0, 0, 1, 0, 1], bool)
     assert ranges(truth) == [(0, 2), (4, 5), (6, 7)]

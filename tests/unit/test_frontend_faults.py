@@ -107,6 +107,30 @@ def test_a_fault_in_a_helper_is_of_the_helper():
     assert type(caught.value) is ZeroDivisionError
 
 
+def test_a_name_that_has_no_value_yet():
+    with pytest.raises(NameError) as caught:
+
+        @T.prim_func
+        def kernel(A: T.Tensor((4,), "int32")):
+            with T.Kernel(1, threads=1):
+                count += A[0]  # noqa: F841
+
+    assert caught.value.diagnostics[0].help == "give it a value before it is read"
+
+
+def test_python_print_of_a_value_has_a_warning(capsys):
+    @T.prim_func
+    def kernel(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=1):
+            print("now", len("ab"))
+            print(A[0])
+            A[1] = A[0]
+
+    (found,) = kernel.warnings
+    assert found.message.startswith("print() of a value") and "T.print" in found.help
+    assert capsys.readouterr().out.startswith("now 2")
+
+
 # -- numbers that do not fit -----------------------------------------------------------------------
 
 

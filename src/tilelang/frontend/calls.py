@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilelang import language
-from tilelang.errors import Loc, TileError, TileNameError, TileTypeError, error
+from tilelang.errors import Loc, TileError, TileNameError, TileTypeError, error, warning
+from tilelang.ir.build import current
 from tilelang.ir.tile import LoopKind
 from tilelang.language.buffers import Whole, here
 from tilelang.language.loops import LoopFrame, sequential
@@ -60,6 +61,15 @@ def check_builtin(fn: Any, args: tuple[Any, ...]) -> None:
     if any(fn is f for f in _ITERATE):
         for a in args:
             check_iterable(a)
+    if fn is print and any(_unknown(a) for a in args):
+        current("print()").warnings.append(
+            warning(
+                "syntax",
+                "print() of a value that the kernel computes shows its text while tracing",
+                here(),
+                help="T.print(x) prints when the kernel runs",
+            )
+        )
     for name, instead in _INSTEAD.items():
         if fn is getattr(builtins, name) and any(_unknown(a) for a in args):
             raise error(

@@ -108,6 +108,8 @@ def _place(entry: _Entry) -> Loc:
 
 def _near(exc: NameError, frame: FrameType) -> str:
     """A hint for a name that is not defined: one of the language, or one that looks like it."""
+    if isinstance(exc, UnboundLocalError):
+        return "give it a value before it is read"
     name = str(exc.name)
     if hasattr(language, name) and not name.startswith("_"):
         return f"did you mean T.{name}?"

@@ -385,7 +385,7 @@ def _scalar_index(buffer: Buffer, axis: int, part: Any) -> Expr:
             f"index {axis} of {buffer.name} is {describe(part)}",
             expected="an integer or a slice",
             got=describe(part),
-            help="a grid of several extents gives a list: `as (bx, by)` names each index"
+            help="several extents give a list: name each, as in `as (bx, by)` or `for i, j in`"
             if isinstance(part, (list, tuple))
             else "",
         )
