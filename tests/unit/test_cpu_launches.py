@@ -203,3 +203,24 @@ def test_prints_are_those_of_the_emulator(capsys):
         lines[target] = capsys.readouterr().out.splitlines()
     assert "msg='some' BlockIdx=(1, 0, 0), ThreadIdx=(1, 1, 0)" in "\n".join(lines["cpu"])
     assert lines["cpu"] == lines["emulate"]
+
+
+@T.prim_func
+def cluster_of_one(A: T.Tensor((64,), "float32"), B: T.Tensor((2, 64), "float32")):
+    with T.Kernel(2, threads=64, cluster_dims=1) as bx:
+        t, s = T.get_thread_binding(), T.alloc_shared((64,), "float32")
+        bar = T.alloc_cluster_barrier([64])
+        T.tma_copy(A, s, barrier=bar, cluster_mask=1)
+        T.mbarrier_arrive(bar, 0)
+        T.mbarrier_wait_parity(bar, 0)
+        s[t] = s[t] + bx
+        T.cluster_arrive()
+        T.cluster_wait()
+        B[bx, t] = s[63 - t]
+        T.cluster_sync()
+
+
+def test_a_cluster_of_one_block_is_a_block():
+    a, b = np.arange(64, dtype=np.float32), np.zeros((2, 64), np.float32)
+    native(cluster_of_one)(a, b)
+    np.testing.assert_array_equal(b, np.stack([a[::-1], a[::-1] + 1]))

@@ -27,10 +27,9 @@ from tilelang.errors import TileError
 from tilelang.ir.expr import BOOL, AtomicLoad, Bitcast, Const, LoadVector, Select
 from tilelang.ir.sync import (
     AsyncCopy,
-    ClusterBarrier,
-    ClusterStep,
     CommitGroup,
     Fence,
+    NamedArrive,
     SyncGrid,
     WaitGroup,
 )
@@ -533,7 +532,7 @@ def test_a_tile_operation_with_operands_that_differ_is_refused():
     ("stmt", "name"),
     [
         (For(k, e(0), e(2), (SyncGrid(),)), "sync_grid"),
-        (ClusterBarrier(ClusterStep.SYNC), "cluster_sync"),
+        (NamedArrive(e(1), e(32)), "named_barrier_arrive"),
     ],
 )
 def test_what_one_thread_cannot_do_is_refused_by_name(stmt, name):

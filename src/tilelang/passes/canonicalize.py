@@ -8,13 +8,18 @@ hints and annotations that change no result.
 
 from __future__ import annotations
 
+import math
+
 from tilelang.ir.expr import Expr, Region
 from tilelang.ir.sync import (
     AsyncCopy,
     AsyncGemm,
+    ClusterBarrier,
+    ClusterStep,
     CommitGroup,
     Fence,
     LaunchDependency,
+    MbarArrive,
     MmaArrive,
     TmaCopy,
     TmaStoreArrive,
@@ -31,11 +36,13 @@ from tilelang.ir.tile import (
     Function,
     Gemm,
     If,
+    Launch,
     LoopKind,
     Parallel,
     Pipelined,
     Stmt,
     Store,
+    SyncThreads,
 )
 from tilelang.isa.target import Target
 from tilelang.passes.build import (
@@ -68,7 +75,34 @@ def canonicalize(fn: Function, target: Target) -> Function:
     """Pipelines are loops, asynchronous work is done at once, hints are gone."""
     del target
     names = Names(fn)
-    return map_launches(fn, lambda body: map_statements(body, lambda s: _plain(s, names)))
+
+    def launch(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, Launch):
+            return None
+        alone = math.prod(stmt.cluster) == 1
+
+        def one(inner: Stmt) -> Block | None:
+            made = _without_cluster(inner) if alone else None
+            return _plain(inner, names) if made is None else made
+
+        return (stmt.with_(body=map_statements(stmt.body, one)),)
+
+    return fn.with_(body=map_statements(fn.body, launch))
+
+
+def _without_cluster(stmt: Stmt) -> Block | None:
+    """What an operation of a cluster is where a cluster has one block."""
+    match stmt:
+        case ClusterBarrier(step=ClusterStep.SYNC | ClusterStep.WAIT):
+            return (SyncThreads(loc=stmt.loc),)
+        case ClusterBarrier():
+            return ()
+        case MbarArrive() if stmt.cta is not None:
+            return (stmt.with_(cta=None),)
+        case TmaCopy() if stmt.cluster_mask:
+            return (Copy(stmt.src, stmt.dst, hints=BY_THREAD, loc=stmt.loc),)
+        case _:
+            return None
 
 
 def canonicalize_threads(fn: Function, target: Target) -> Function:
