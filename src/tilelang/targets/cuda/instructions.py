@@ -6,6 +6,7 @@ template have a function here, or in `atomics`.
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 
 from tilelang.errors import InternalError
 from tilelang.ir.affine import bounds
-from tilelang.ir.expr import Expr, Var
+from tilelang.ir.expr import Const, Expr, Var
 from tilelang.ir.node import Effect
 from tilelang.ir.thread import Instr, Operand, Slot, Space, TensorMap
 from tilelang.isa.instr import InstrRow, OperandRow
@@ -32,14 +33,32 @@ POLICIES = {
 _MEMORY = (Space.GLOBAL, Space.SHARED, Space.LOCAL, Space.TENSOR)
 
 
+Tie = tuple[str, str]
+"""The constraint and the text of a register."""
+
+
 @dataclass
 class _Asm:
-    """The operands of one asm statement: (constraint, C++ expression), numbered in this order."""
+    """The operands of one asm statement: the constraint of each output by its C++ expression, and
+    (constraint, expression) of the inputs, which are numbered after all outputs.
+    """
 
-    outs: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    ins: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    outs: dict[str, str] = field(default_factory=dict[str, str])
+    ins: list[Tie] = field(default_factory=list[Tie])
     fields: dict[str, str] = field(default_factory=dict[str, str])
     memory: bool = False
+
+    def out(self, constraint: str, text: str) -> str:
+        """An output, or the one that this register is already."""
+        known = self.outs.get(text)
+        if known is None or constraint.startswith("+"):
+            self.outs[text] = constraint
+        return f"%{list(self.outs).index(text)}"
+
+    def into(self, constraint: str, text: str) -> str:
+        """An input; its number is known when all outputs are."""
+        self.ins.append((constraint, text))
+        return f"<{len(self.ins) - 1}>"
 
 
 class Instructions:
@@ -48,30 +67,39 @@ class Instructions:
     def __init__(self, x: Expressions) -> None:
         self.x = x
 
-    def emit(self, stmt: Instr, row: InstrRow, ties: Sequence[tuple[str, str]] = ()) -> None:
-        """One instruction; `ties` are registers (constraint, text) whose reads stay below it."""
+    def emit(self, stmt: Instr, row: InstrRow, ties: Sequence[Tie] = ()) -> None:
+        """One instruction; `ties` are registers whose reads stay below it."""
         special = _SPECIAL.get(stmt.row)
         if special is not None:
             special(self, stmt)
-            return
-        if row.template is None:
-            raise InternalError(f"no CUDA code for the row {stmt.row}")
-        asm = _Asm(memory=row.waits or bool(row.orders) or bool(row.until))
-        after: list[str] = []
-        for o, var in zip(row.results, stmt.results, strict=True):
-            after += self._result(asm, o, var)
-        pairs = [*zip(row.outs, stmt.outs, strict=True), *zip(row.ins, stmt.ins, strict=True)]
-        for o, operand in pairs:
-            self._operand(asm, o, operand)
-        asm.outs += ties
-        dtypes = {o.name: p.dtype.name for o, p in pairs if not isinstance(p, TensorMap)}
-        text = _filled(row, asm, dict(stmt.imm), dtypes)
-        self._write(text, asm)
+        else:
+            self.together([(stmt, row)], ties)
+
+    def together(self, run: Sequence[tuple[Instr, InstrRow]], ties: Sequence[Tie] = ()) -> None:
+        """Instructions one after the other in one asm statement, which has each register once.
+
+        The compiler takes time for every operand of every statement.
+        """
+        asm, texts, after = _Asm(), list[str](), list[str]()
+        for stmt, row in run:
+            if row.template is None:
+                raise InternalError(f"no CUDA code for the row {stmt.row}")
+            asm.memory = asm.memory or row.waits or bool(row.orders) or bool(row.until)
+            for o, var in zip(row.results, stmt.results, strict=True):
+                after += self._result(asm, o, var)
+            pairs = [*zip(row.outs, stmt.outs, strict=True), *zip(row.ins, stmt.ins, strict=True)]
+            for o, operand in pairs:
+                self._operand(asm, o, operand)
+            dtypes = {o.name: p.dtype.name for o, p in pairs if not isinstance(p, TensorMap)}
+            texts.append(_filled(row, asm, dict(stmt.imm), dtypes))
+        for letter, text in ties:
+            asm.out(f"+{letter}", text)
+        self._write(_numbered(" ".join(t for t in texts if t), asm), asm)
         for line in after:
             self.x.code.add(line)
 
     def _write(self, text: str, asm: _Asm) -> None:
-        outs = ", ".join(f'"{c}"({t})' for c, t in asm.outs)
+        outs = ", ".join(f'"{c}"({t})' for t, c in asm.outs.items())
         ins = ", ".join(f'"{c}"({t})' for c, t in asm.ins)
         clobber = ' : "memory"' if asm.memory else ""
         self.x.code.add(f'asm volatile("{text}" : {outs} : {ins}{clobber});')
@@ -85,37 +113,33 @@ class Instructions:
         if kind in ("bool", "i8", "u8"):
             raw = code.name()
             code.add(f"u32 {raw};")
-            asm.outs.append(("=r", raw))
-            last = [
-                f"const {kind} {name} = {f'{raw} != 0' if kind == 'bool' else f'{kind}({raw})'};"
-            ]
-        else:
-            code.add(f"{kind} {name};")
-            asm.outs.append((f"={constraint(kind)}", name))
-            last = []
-        asm.fields[o.name] = f"%{len(asm.outs) - 1}"
-        return last
+            asm.fields[o.name] = asm.out("=r", raw)
+            value = f"{raw} != 0" if kind == "bool" else f"{kind}({raw})"
+            return [f"const {kind} {name} = {value};"]
+        code.add(f"{kind} {name};")
+        asm.fields[o.name] = asm.out(f"={constraint(kind)}", name)
+        return []
 
     def _operand(self, asm: _Asm, o: OperandRow, operand: Operand) -> None:
         match operand:
             case TensorMap():
                 name = self.x.vars[operand.name]
-                asm.ins.append(("l", f"reinterpret_cast<u64>(&{name})"))
+                asm.fields[o.name] = asm.into("l", f"reinterpret_cast<u64>(&{name})")
                 asm.memory = True
             case Slot() if operand.array.space is Space.REGISTER:
-                self._registers(asm, o, operand)
-                return
+                asm.fields[o.name] = self._registers(asm, o, operand)
             case Slot():
-                asm.ins.append(self.address(operand))
+                asm.fields[o.name] = asm.into(*self.address(operand))
                 asm.memory = True
+            case Const(value=bool() as truth):
+                asm.fields[o.name] = str(int(truth))
             case Expr():
                 kind = value_type(operand.dtype)
                 text = self.x.of(operand)
                 wide = kind in ("bool", "i8", "u8")
-                asm.ins.append((constraint(kind), f"u32({text})" if wide else text))
-        asm.fields[o.name] = f"<{len(asm.ins) - 1}>"
+                asm.fields[o.name] = asm.into(constraint(kind), f"u32({text})" if wide else text)
 
-    def address(self, slot: Slot) -> tuple[str, str]:
+    def address(self, slot: Slot) -> Tie:
         """The constraint and text of the address of elements in memory."""
         place, index = self.x.place(slot.array.name), self.x.index(slot.index)
         if slot.array.space is Space.SHARED:
@@ -132,21 +156,18 @@ class Instructions:
         place = self.x.place(slot.array.name)
         return register_words(place, self.x.index(slot.index), slot.count)
 
-    def _registers(self, asm: _Asm, o: OperandRow, slot: Slot) -> None:
+    def _registers(self, asm: _Asm, o: OperandRow, slot: Slot) -> str:
         kind = registers(slot.dtype).word
         letter = "r" if kind == "bool" else constraint(kind)
         names: list[str] = []
         for text in self.words(slot):
             if o.effect & Effect.WRITE:
-                asm.outs.append((("+" if o.effect & Effect.READ else "=") + letter, text))
-                names.append(f"%{len(asm.outs) - 1}")
+                names.append(asm.out(("+" if o.effect & Effect.READ else "=") + letter, text))
             elif "tfloat32" in o.dtypes:  # PTX takes tf32 as untyped bits
-                asm.ins.append(("r", f"__float_as_uint({text})"))
-                names.append(f"<{len(asm.ins) - 1}>")
+                names.append(asm.into("r", f"__float_as_uint({text})"))
             else:
-                asm.ins.append((letter, text))
-                names.append(f"<{len(asm.ins) - 1}>")
-        asm.fields[o.name] = "{" + ", ".join(names) + "}"
+                names.append(asm.into(letter, text))
+        return "{" + ", ".join(names) + "}"
 
 
 def _filled(row: InstrRow, asm: _Asm, imm: Mapping[str, Any], dtypes: Mapping[str, str]) -> str:
@@ -166,10 +187,12 @@ def _filled(row: InstrRow, asm: _Asm, imm: Mapping[str, Any], dtypes: Mapping[st
             out.append(_type_name(attribute, dtypes[base]))
         else:
             out.append(asm.fields[base])
-    text = "".join(out)
-    for k in reversed(range(len(asm.ins))):  # outputs are numbered first, and all are known now
-        text = text.replace(f"<{k}>", f"%{k + len(asm.outs)}")
-    return text
+    return "".join(out)
+
+
+def _numbered(text: str, asm: _Asm) -> str:
+    """The text with the numbers of inputs, which follow the outputs."""
+    return re.sub(r"<(\d+)>", lambda m: f"%{int(m.group(1)) + len(asm.outs)}", text)
 
 
 def _immediate(value: Any, spec: str) -> str:

@@ -42,6 +42,9 @@ from tilelang.targets.cuda.places import Place, declaration, register_words
 from tilelang.targets.cuda.text import Code
 from tilelang.targets.cuda.types import access_bytes, constraint, memory_type, registers, value_type
 
+_WGMMA = ("wgmma.m64", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group")
+"""Instructions that stand one after the other are one asm statement."""
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -126,8 +129,14 @@ class Statements:
     def body(self, body: Block) -> None:
         """Statements one after the other; what they declare ends with them."""
         outside = len(self.visible)
-        for stmt in body:
-            self.statement(stmt)
+        at = 0
+        while at < len(body):
+            run = self._together(body[at:])
+            if len(run) > 1:
+                self._products(run)
+            else:
+                self.statement(body[at])
+            at += max(1, len(run))
         del self.visible[outside:]
 
     def statement(self, stmt: Stmt) -> None:
@@ -137,6 +146,23 @@ class Statements:
             raise InternalError(f"no CUDA code for the statement {type(stmt).__name__}")
         around, self.code.loc = self.code.loc, stmt.loc or self.code.loc
         rule(self, stmt)
+        self.code.loc = around
+
+    def _together(self, body: Block) -> list[Instr]:
+        """The instructions of wgmma at the beginning of `body`, up to a wait."""
+        run: list[Instr] = []
+        for stmt in body:
+            if not isinstance(stmt, Instr) or not stmt.row.startswith(_WGMMA):
+                break
+            run.append(stmt)
+            if stmt.row == "wgmma.wait_group":
+                break
+        return run
+
+    def _products(self, run: list[Instr]) -> None:
+        around, self.code.loc = self.code.loc, run[0].loc or self.code.loc
+        rows = [(stmt, self.facts.rows[stmt.row]) for stmt in run]
+        self.instructions.together(rows, [t for stmt in run for t in self._ties(stmt)])
         self.code.loc = around
 
     # Names ---------------------------------------------------------------------------------------
@@ -343,7 +369,7 @@ class Statements:
         for name in self.visible:
             place = self.x.places[name]
             if name in pending and place.size:
-                letter = f"+{constraint(registers(place.dtype).word)}"
+                letter = constraint(registers(place.dtype).word)
                 out += [(letter, w) for w in register_words(place, "0", place.size)]
         return out
 
