@@ -260,7 +260,9 @@ def main() -> int:
                     f"{row.outcome:16} {row.seconds:6.1f} s  {row.path}  {row.reason}", flush=True
                 )
             if given.out is not None:
-                keep(given.out, rows, given.chip, full=given.small)
+                printed = {r.path for r in rows}
+                later = [r for path, r in done.items() if path not in printed]
+                keep(given.out, [*rows, *later], given.chip, full=given.small)
     counts = Counter(r.outcome for r in rows)
     for outcome, meaning in OUTCOMES.items():
         print(f"{counts[outcome]:5}  {outcome}: {meaning}")

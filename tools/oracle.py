@@ -69,21 +69,11 @@ class Host:
     path: str
     runs: bool = True
 
-    def record(self, tasks: Sequence[Task], folder: Path, limit: int) -> list[Recorded]:
-        """Run every program: first with tensors that have only shapes; where that does not come to
-        its end, with real ones and smaller sizes. The run that asked for more kernels counts. What
-        `folder` holds already is not run again.
+    def record(self, tasks: Sequence[Task], records: Path, limit: int, how: str) -> list[Recorded]:
+        """Run every program with `fake` or `real` tensors. What `records` holds already is not run
+        again.
         """
-        first = self._run(tasks, folder / "fake", limit, "fake")
-        open_ = [n for n, r in enumerate(first) if r.ended != "ended" and _may_end(r.ended)]
-        again = self._run([tasks[n] for n in open_], folder / "real", limit, "real")
-        best = list(first)
-        for n, r in zip(open_, again, strict=True):
-            if r.ended == "ended" or len(r.kernels) > len(first[n].kernels):
-                best[n] = r
-        return best
-
-    def _run(self, tasks: Sequence[Task], folder: Path, limit: int, how: str) -> list[Recorded]:
+        folder = records / self.side / how
         folder.mkdir(parents=True, exist_ok=True)
         outs = [folder / task.name.replace("/", "+") for task in tasks]
         lines: list[str] = []
@@ -101,6 +91,29 @@ class Host:
                 check=True,
             )
         return [_read(out) or Recorded([], "no record") for out in outs]
+
+
+def record_all(
+    hosts: Sequence[Host], tasks: Sequence[Task], records: Path, limit: int, jobs: int
+) -> list[tuple[Recorded, Recorded]]:
+    """Every program under both packages, in the same way: with tensors that have only shapes, and,
+    where that does not come to its end, with real ones and smaller sizes, if that asks for more
+    kernels.
+    """
+    with ThreadPoolExecutor(jobs) as pool:
+
+        def both(some: Sequence[Task], how: str) -> list[tuple[Recorded, Recorded]]:
+            work = [pool.submit(h.record, some, records, limit, how) for h in hosts]
+            return list(zip(*(w.result() for w in work), strict=True))
+
+        best = both(tasks, "fake")
+        open_ = [n for n, pair in enumerate(best) if any(_may_end(r.ended) for r in pair)]
+        for n, pair in zip(open_, both([tasks[n] for n in open_], "real"), strict=True):
+            kernels = [min(len(r.kernels) for r in x) for x in (pair, best[n])]
+            ends = [all(r.ended == "ended" for r in x) for x in (pair, best[n])]
+            if (kernels[0], ends[0]) > (kernels[1], ends[1]):
+                best[n] = pair
+    return best
 
 
 def _may_end(ended: str) -> bool:
@@ -183,11 +196,10 @@ def main() -> int:
     runs = not given.recorded
     source = str(ROOT / "src")
     hosts = [Host("upstream", given.upstream, "", runs), Host("own", given.own, source, runs)]
-    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(given.jobs) as pool:
+    with tempfile.TemporaryDirectory() as temporary:
         records = (given.records or Path(temporary)).resolve()
-        work = [pool.submit(h.record, tasks, records / h.side, given.limit) for h in hosts]
-        upstream, own = [w.result() for w in work]
-    rows = [compare(*x) for x in zip(names, upstream, own, strict=True)]
+        pairs = record_all(hosts, tasks, records, given.limit, given.jobs)
+    rows = [compare(name, *pair) for name, pair in zip(names, pairs, strict=True)]
     for row in rows:
         print(f"{row.outcome:14} {row.same:3} of {row.compared:3}  {row.path}  {row.note}")
     counts = Counter(r.outcome for r in rows)
