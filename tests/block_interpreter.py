@@ -1,10 +1,10 @@
-"""Runs programs of the thread stage with many threads per block: NumPy over threads, slow and simple.
+"""Runs programs of the thread stage with many threads per block: NumPy over threads, slow, simple.
 
-The threads of a block run in lockstep under masks; where the arms of a condition wait for each other
-they run by turns. Shared arrays lie in one pool of bytes at their planned places. Accesses of two
-threads to one byte with no barrier of the block between them, one of them a write, are an error, so
-a missing barrier is found although threads run in lockstep. Copies with `cp.async` arrive only where
-they are waited for.
+The threads of a block run in lockstep under masks; where the arms of a condition wait for each
+other they run by turns. Shared arrays lie in one pool of bytes at their planned places. Accesses of
+two threads to one byte with no barrier of the block between them, one of them a write, are an
+error, so a missing barrier is found although threads run in lockstep. Copies with `cp.async` arrive
+only where they are waited for.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def ldmatrix(m: Any, stmt: Any, mask: np.ndarray) -> None:
     dtype = src.array.type
     group = 128 // dtype.bits
     per = 32 // dtype.bits
-    lane, warp = _lanes(m)
+    lane, _ = _lanes(m)
     rows = m.read(src.array.name, m.slot(src, mask), group, mask & (lane < 8 * count))
     assert (m.slot(src, mask)[mask & (lane < 8 * count)] % group == 0).all(), "ldmatrix: alignment"
     out_values = np.zeros((m.count, count * per), rows.dtype)

@@ -31,7 +31,7 @@ def notes(program) -> dict[str, str]:
     return {kind: text for kind, text, _ in dict(program.attrs).get("notes", ())}
 
 
-# Nests, copies and guards --------------------------------------------------------------------------
+# Nests, copies and guards ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [32, 48, 96, 128, 384])
@@ -133,10 +133,10 @@ def test_launches_follow_each_other():
     check_gpu(kernel, A=integers(96), B=np.zeros(96, np.int32))
 
 
-# Layouts -------------------------------------------------------------------------------------------
+# Layouts -----------------------------------------------------------------------------------------
 
 
-def test_a_fragment_that_does_not_go_with_a_nest_goes_through_shared_memory():
+def test_a_transposed_read_takes_the_transposed_layout():
     @T.prim_func
     def kernel(A: T.Tensor((40, 24), "float32"), B: T.Tensor((24, 40), "float32")):
         with T.Kernel(1, threads=96):
@@ -148,6 +148,21 @@ def test_a_fragment_that_does_not_go_with_a_nest_goes_through_shared_memory():
             T.copy(g, B)
 
     program = check_gpu(kernel, A=normal(40, 24), B=np.zeros((24, 40), np.float32))
+    assert "conversion" not in notes(program)
+
+
+def test_a_fragment_that_does_not_go_with_a_nest_goes_through_shared_memory():
+    @T.prim_func
+    def kernel(A: T.Tensor((40, 40), "float32"), B: T.Tensor((40, 40), "float32")):
+        with T.Kernel(1, threads=96):
+            f = T.alloc_fragment((40, 40), "float32")
+            g = T.alloc_fragment((40, 40), "float32")
+            T.copy(A, f)
+            for i, j in T.Parallel(40, 40):
+                g[i, j] = f[j, i] - f[i, j]
+            T.copy(g, B)
+
+    program = check_gpu(kernel, A=normal(40, 40), B=np.zeros((40, 40), np.float32))
     assert "goes through shared memory" in notes(program)["conversion"]
 
 
@@ -184,7 +199,7 @@ def test_single_elements_outside_of_nests():
     check_gpu(kernel, A=normal(4), B=np.zeros(4, np.float32))
 
 
-# Reductions, scans, reducers -----------------------------------------------------------------------
+# Reductions, scans, reducers ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [32, 48, 96, 128, 160])
@@ -268,7 +283,7 @@ def test_any_and_all_of_a_tile(threads):
         check_gpu(kernel, A=a, B=np.zeros(2, np.int32))
 
 
-# Threads -------------------------------------------------------------------------------------------
+# Threads -----------------------------------------------------------------------------------------
 
 
 def test_code_that_names_threads_with_shuffles_and_barriers():

@@ -1,9 +1,9 @@
 """Where the elements of a tile lie in shared memory, so that its readers meet no bank conflicts.
 
 What enters: the rows and columns of a tile and the size of its elements. What leaves: a
-`Placement`. Rows lie one after the other, in panels of columns where they are wider than the panel;
-within a row, groups of 16 bytes are exchanged by an exclusive or with the row, as the hardware's own
-swizzles do (PTX ISA, "Shared Memory Matrix Layout").
+`Placement`. Rows lie one after the other, in panels of columns where they are wider than a panel;
+within a row, groups of 16 bytes are exchanged by an exclusive or with the row, as the hardware's
+own swizzles do (PTX ISA, "Shared Memory Matrix Layout").
 """
 
 from __future__ import annotations

@@ -66,7 +66,9 @@ class Roles(Stmt):
 
 
 CONSUMERS = "consumers"
-"""The kind of the annotation, and the attribute of the kernel, that says how many threads consume."""
+"""The kind of the annotation, and the attribute of the kernel, that says how many threads
+consume.
+"""
 
 READ = "tile.read"
 """A row without an instruction: it says that the hardware reads a tile from here on. `synchronize`

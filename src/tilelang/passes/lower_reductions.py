@@ -369,6 +369,7 @@ class _Job:
 
 
 def expand_scan(stmt: Scan, names: Names, roots: dict[str, str]) -> Block:
+    """A scan as a parallel nest over the other axes with a loop along its own."""
     src, dst = stmt.src, stmt.dst
     before: Block = ()
     if not apart(src, dst, roots):

@@ -28,6 +28,7 @@ _BLOCK = {
     "syncthreads_and": "barrier.red.and",
     "syncthreads_or": "barrier.red.or",
 }
+_MATCHES = {"match_any_sync": "match.any.sync", "match_all_sync": "match.all.sync"}
 _FOLDS = {
     "warp_reduce_sum": BinaryOp.ADD,
     "warp_reduce_max": BinaryOp.MAX,
@@ -39,32 +40,35 @@ _FOLDS = {
 
 def lower_collective(stmt: Collective, t: Threads) -> Block:
     """The instructions of a collective operation."""
-    fn, result, loc = stmt.fn, stmt.result, stmt.loc
-    mask = (stmt.params[-1] if stmt.params else FULL) & FULL
-    if fn in _SHUFFLES:
-        imm = (("width", stmt.params[0]), ("mask", mask))
-        ins = (stmt.args[0], as_type(stmt.args[1], I32))
-        return (Issue(_SHUFFLES[fn], (), ins, results=(result,), imm=imm, loc=loc),)
-    if fn in _VOTES:
-        ins = (_truth(stmt.args[0]),)
-        return (Issue(_VOTES[fn], (), ins, results=(result,), imm=(("mask", mask),), loc=loc),)
-    if fn in _BLOCK:
-        imm = (("id", t.barrier), ("threads", t.count))
-        return (
-            Issue(_BLOCK[fn], (), (_truth(stmt.args[0]),), results=(result,), imm=imm, loc=loc),
-        )
+    fn = stmt.fn
     if fn in _FOLDS:
         return _fold(stmt, t)
     if fn in ("ballot_sync", "activemask"):
-        row = "vote.sync.ballot" if stmt.args else "activemask"
-        return _narrow(stmt, row, (_truth(stmt.args[0]),) if stmt.args else (), mask, t)
-    if fn in ("match_any_sync", "match_all_sync"):
-        row = "match.any.sync" if fn == "match_any_sync" else "match.all.sync"
-        return (Issue(row, (), stmt.args, results=(result,), imm=(("mask", mask),), loc=loc),)
+        return _mask_of_lanes(stmt, t)
     if fn == "elect":
         size = max(stmt.params[0] // WARP, 1) * WARP
         first = Binary(BinaryOp.FLOORMOD, t.index, const(size))
-        return (Let(result, compare(BinaryOp.EQ, first, 0), loc=loc),)
+        return (Let(stmt.result, compare(BinaryOp.EQ, first, 0), loc=stmt.loc),)
+    row, ins, imm = _plain(stmt, t)
+    return (Issue(row, (), ins, results=(stmt.result,), imm=imm, loc=stmt.loc),)
+
+
+def _plain(
+    stmt: Collective, t: Threads
+) -> tuple[str, tuple[Expr, ...], tuple[tuple[str, int], ...]]:
+    """The row, operands and immediates of an operation that is one instruction."""
+    fn = stmt.fn
+    mask = ("mask", (stmt.params[-1] if stmt.params else FULL) & FULL)
+    if fn in _SHUFFLES:
+        ins = (stmt.args[0], as_type(stmt.args[1], I32))
+        return _SHUFFLES[fn], ins, (("width", stmt.params[0]), mask)
+    if fn in _VOTES:
+        return _VOTES[fn], (_truth(stmt.args[0]),), (mask,)
+    if fn in _BLOCK:
+        imm = (("id", t.barrier), ("threads", t.count))
+        return _BLOCK[fn], (_truth(stmt.args[0]),), imm
+    if fn in _MATCHES:
+        return _MATCHES[fn], stmt.args, (mask,)
     raise refused(stmt, f"T.{fn}")
 
 
@@ -72,10 +76,12 @@ def _truth(e: Expr) -> Expr:
     return e if e.dtype.is_bool else Cast(e, BOOL)
 
 
-def _narrow(stmt: Collective, row: str, ins: tuple[Expr, ...], mask: int, t: Threads) -> Block:
+def _mask_of_lanes(stmt: Collective, t: Threads) -> Block:
     """An instruction whose 32 bits are given back as 64."""
     bits = t.names.var("bits", U32)
-    imm = (("mask", mask),) if ins else ()
+    mask = (stmt.params[-1] if stmt.params else FULL) & FULL
+    ins = (_truth(stmt.args[0]),) if stmt.args else ()
+    row, imm = ("vote.sync.ballot", (("mask", mask),)) if ins else ("activemask", ())
     return (
         Issue(row, (), ins, results=(bits,), imm=imm, loc=stmt.loc),
         Let(stmt.result, Cast(bits, U64), loc=stmt.loc),

@@ -28,7 +28,8 @@ MOST = 1 << 20
 @dataclass(frozen=True)
 class Access:
     """An access by each thread: `count` elements from `index` on, in all rounds of the loops over
-    `rounds` (name and number of rounds), where `guards` hold. A write that is `flying` happens where it is waited for.
+    `rounds` (name and number of rounds), where `guards` hold. A write that is `flying` happens
+    where it is waited for.
     """
 
     array: Array
@@ -43,10 +44,6 @@ class Access:
 
     def renamed(self, values: Mapping[str, Expr]) -> Access:
         """The access of another round: variables of loops around have other values."""
-
-        def one(n: Any) -> Any:
-            return values.get(n.name) if isinstance(n, Var) else None
-
         return replace(
             self,
             index=_swap(self.index, values),

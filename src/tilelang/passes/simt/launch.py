@@ -20,8 +20,8 @@ Note = tuple[str, str, str]
 
 @dataclass
 class Threads:
-    """The threads of one launch that share its work, the barrier at which they meet, and what is said
-    about the launch in the compile report.
+    """The threads of one launch that share its work, the barrier at which they meet, and what is
+    said about the launch in the compile report.
     """
 
     fn: Function

@@ -9,7 +9,7 @@ statements of one thread. Layouts of operands and accumulators are those of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tilelang.ir.expr import (
@@ -21,6 +21,7 @@ from tilelang.ir.expr import (
     Expr,
     Load,
     Region,
+    Var,
     const,
     int_value,
 )
@@ -30,6 +31,7 @@ from tilelang.layout.spread import Digit, Spread
 from tilelang.passes.build import literal, plus, static_extents, times
 from tilelang.passes.issue import Issue, Span
 from tilelang.passes.simt.launch import WARP, Threads
+from tilelang.scopes import Memory
 
 ROW_POLICY, COLUMN_POLICY = 1, 2
 """Values of `Gemm.policy`: all warps along M, or along N."""
@@ -174,37 +176,44 @@ def tensor(stmt: Gemm, t: Threads, target: Target, *, by_rows: bool) -> Tensor |
 
     `by_rows` asks for all warps along M, so that a row of the result stays within one warp.
     """
-    if not target.supports(Capability.MMA_SYNC):
-        return "the chip has no mma.sync"
-    a, b, c = stmt.a, stmt.b, stmt.c
-    key = (a.dtype.name, b.dtype.name, c.dtype.name)
-    if key == ("float32", "float32", "float32") and target.fp32_gemm != "tf32":
-        return "fp32 is multiplied in full precision"
-    if a.dtype.name in _FP8 and not target.supports(Capability.FP8):
-        return "the chip has no products of 8-bit floats"
-    extents = [static_extents(r) for r in (a, b, c)]
-    if any(e is None for e in extents):
-        return "the extents are known at run time only"
-    if t.count % WARP:
-        return f"{t.count} threads are no whole warps"
-    if t.is_fragment(b.buffer) or not _on_chip(t, a) or not _on_chip(t, b):
-        return "an operand is neither in shared memory nor A in registers"
-    m, n = (extents[2] or ())[-2:]
-    k = (extents[0] or ())[-2 if stmt.transpose_a else -1]
-    if t.is_fragment(a.buffer) and (stmt.transpose_a or not _is_all(a)):
-        return "A in registers is transposed, or a part of a fragment"
-    for shape in SHAPES.get(key, ()):
+    fault = next(_faults(stmt, t, target), None)
+    if fault is not None:
+        return fault
+    m, n = (static_extents(stmt.c) or (0, 0))[-2:]
+    k = (static_extents(stmt.a) or (0, 0))[-2 if stmt.transpose_a else -1]
+    for shape in SHAPES[_types(stmt)]:
         if m % shape.m == 0 and n % 8 == 0 and k % shape.k == 0 and k:
             rows, columns = _warps(stmt.policy, m // shape.m, n // 8, t.count // WARP, by_rows)
             return Tensor(stmt, shape, m, n, k, rows, columns, t.count)
-    if key not in SHAPES:
-        return f"no instruction multiplies {key[0]} by {key[1]} into {key[2]}"
     return f"no instruction divides {m} x {n} x {k}"
 
 
-def _on_chip(t: Threads, region: Region) -> bool:
-    from tilelang.scopes import Memory
+def _types(stmt: Gemm) -> tuple[str, str, str]:
+    return (stmt.a.dtype.name, stmt.b.dtype.name, stmt.c.dtype.name)
 
+
+def _faults(stmt: Gemm, t: Threads, target: Target) -> Iterator[str]:
+    """What rules an instruction out, but for the extents."""
+    a, b, key = stmt.a, stmt.b, _types(stmt)
+    if not target.supports(Capability.MMA_SYNC):
+        yield "the chip has no mma.sync"
+    if key not in SHAPES:
+        yield f"no instruction multiplies {key[0]} by {key[1]} into {key[2]}"
+    if key == ("float32", "float32", "float32") and target.fp32_gemm != "tf32":
+        yield "fp32 is multiplied in full precision"
+    if a.dtype.name in _FP8 and not target.supports(Capability.FP8):
+        yield "the chip has no products of 8-bit floats"
+    if any(static_extents(r) is None for r in (a, b, stmt.c)):
+        yield "the extents are known at run time only"
+    if t.count % WARP:
+        yield f"{t.count} threads are no whole warps"
+    if t.is_fragment(b.buffer) or not _on_chip(t, a) or not _on_chip(t, b):
+        yield "an operand is neither in shared memory nor A in registers"
+    if t.is_fragment(a.buffer) and (stmt.transpose_a or not _is_all(a)):
+        yield "A in registers is transposed, or a part of a fragment"
+
+
+def _on_chip(t: Threads, region: Region) -> bool:
     return t.is_fragment(region.buffer) or t.memory(region.buffer) is Memory.SHARED
 
 
@@ -286,10 +295,10 @@ class _Writer:
         out.append(self.loop(kk, steps, tuple(body), unroll=own_a or steps <= 8))
         return tuple(out)
 
-    def loop(self, var: Expr, count: int, body: Block, *, unroll: bool = True) -> For:
+    def loop(self, var: Var, count: int, body: Block, *, unroll: bool = True) -> For:
         """A loop from 0."""
         kind = LoopKind.UNROLL if unroll else LoopKind.SERIAL
-        return For(var, const(0), const(count), body, kind=kind, loc=self.loc)  # type: ignore[arg-type]
+        return For(var, const(0), const(count), body, kind=kind, loc=self.loc)
 
     def cleared(self) -> Block:
         """The accumulators set to zero, where that is asked for."""

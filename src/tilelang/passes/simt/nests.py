@@ -115,15 +115,18 @@ class Walk:
             axis = axes[d.axis]
             if axis is None:
                 continue
-            digit: Expr | None = known.get((axis, d.size, d.weight))
-            if digit is None:
-                digit = self.part[axis]
-                if d.weight > 1:
-                    digit = _const_div(digit, d.weight)
-                if d.weight * d.size < self.spread.reach(axis):
-                    digit = Binary(BinaryOp.FLOORMOD, digit, const(d.size))
-            total = plus(total, times(digit, stride))
+            digit = known.get((axis, d.size, d.weight))
+            total = plus(total, times(self.digit(axis, d) if digit is None else digit, stride))
         return total
+
+    def digit(self, axis: int, d: Digit) -> Expr:
+        """A digit of another layout along an axis, from the part that counts among registers."""
+        out = self.part[axis]
+        if d.weight > 1:
+            out = _const_div(out, d.weight)
+        if d.weight * d.size < self.spread.reach(axis):
+            out = Binary(BinaryOp.FLOORMOD, out, const(d.size))
+        return out
 
     def inside(self, *, but_last: bool) -> list[Expr]:
         """What must hold for the iteration to exist. With `but_last`, the last loop stays inside a
@@ -157,7 +160,7 @@ def walk(t: Threads, spread: Spread, hint: str = "i") -> Walk:
     lets: list[Stmt] = []
     index: list[Expr] = []
     part: list[Expr] = []
-    loops = [(d, t.names.var(f"{hint}{'_' * 0}r{d.axis}")) for d in spread.register_digits]
+    loops = [(d, t.names.var(f"{hint}r{d.axis}")) for d in spread.register_digits]
     for axis in range(len(spread.shape)):
         base: Expr = const(0)
         for d in spread.thread_digits:
@@ -495,6 +498,7 @@ class Nests:
         return (*before, *self.serial_loops(stmt, body), *after)
 
     def serial_loops(self, stmt: Parallel, body: Block) -> Block:
+        """The iterations one after the other."""
         for var, extent in reversed(list(zip(stmt.vars, stmt.extents, strict=True))):
             body = (serial(var, extent, body, stmt.loc),)
         return body

@@ -12,7 +12,18 @@ from typing import cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import error
-from tilelang.ir.expr import BOOL, Buffer, Cast, Const, Expr, Region, Select, const, int_value
+from tilelang.ir.expr import (
+    BOOL,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    Region,
+    Select,
+    Var,
+    const,
+    int_value,
+)
 from tilelang.ir.special import Quantifier, ReducerUpdate, TestElements
 from tilelang.ir.sync import AsyncCopy, CommitGroup, WaitGroup
 from tilelang.ir.tile import (
@@ -46,9 +57,11 @@ from tilelang.passes.build import (
     map_statements,
     parallel,
     place,
+    plus,
     serial,
     shifted,
     static_extents,
+    times,
     whole,
 )
 from tilelang.passes.canonicalize import BY_THREAD
@@ -62,6 +75,7 @@ from tilelang.passes.lower_copies import (
     view_roots,
 )
 from tilelang.passes.lower_parallel import statements
+from tilelang.passes.lower_reducers import expand_update
 from tilelang.passes.lower_reductions import expand_scan, identity, inner_type
 from tilelang.passes.simt.launch import Threads, refused, static_shape
 from tilelang.passes.varying import Varying
@@ -93,6 +107,7 @@ class _Tiles:
         self.varying = Varying(launch.body, seeds, threads.is_private, threads.roots)
 
     def block(self, body: Block) -> Block:
+        """Statements in order."""
         out: list[Stmt] = []
         for stmt in body:
             out += self.statement(stmt)
@@ -100,30 +115,32 @@ class _Tiles:
 
     def statement(self, stmt: Stmt) -> Block:
         """One statement; a nest is left to the spreading of nests."""
+        made: Block
         match stmt:
             case Parallel():
-                return self.nest(stmt)
+                made = self.nest(stmt)
             case Copy() | Fill() if self.by_thread(stmt):
-                return self.own_loops(stmt)
+                made = self.own_loops(stmt)
             case Atomic() if not is_single(stmt.dst) or isinstance(stmt.value, Region):
-                return self.atomic(stmt)
+                made = self.atomic(stmt)
             case Reduce():
-                return self.reduce(stmt)
+                made = self.reduce(stmt)
             case AsyncCopy():
-                return self.ahead(stmt)
+                made = self.ahead(stmt)
             case CommitGroup():
-                return (Issue("cp.async.commit_group", (), (), loc=stmt.loc),)
+                made = (Issue("cp.async.commit_group", (), (), loc=stmt.loc),)
             case WaitGroup():
                 imm = (("count", int_value(stmt.count) or 0),)
-                return (Issue("cp.async.wait_group", (), (), imm=imm, loc=stmt.loc),)
+                made = (Issue("cp.async.wait_group", (), (), imm=imm, loc=stmt.loc),)
             case Gemm():
-                return self.gemm(stmt)
+                made = self.gemm(stmt)
             case Scan():
-                return self.block(expand_scan(stmt, self.names, self.t.roots))
+                made = self.block(expand_scan(stmt, self.names, self.t.roots))
             case TestElements():
-                return self.test(stmt)
+                made = self.test(stmt)
             case _:
-                return (map_bodies(stmt, self.block),)
+                made = (map_bodies(stmt, self.block),)
+        return made
 
     def by_thread(self, stmt: Copy | Fill) -> bool:
         """Whether each thread carries a copy out for itself."""
@@ -296,8 +313,6 @@ def _product(extents: tuple[int, ...]) -> int:
 
 
 def _flat(total: Expr, extent: int, index: Expr) -> Expr:
-    from tilelang.passes.build import plus, times
-
     return plus(times(total, extent), index)
 
 
@@ -350,8 +365,6 @@ class _Contributions:
 
     def in_order(self, stmt: Parallel) -> Block:
         """One thread makes all contributions."""
-        from tilelang.passes.lower_reducers import expand_update
-
         self.t.note(
             "declined",
             "contributions to a reducer at computed places: one thread makes them in order",
@@ -402,11 +415,9 @@ class _Contributions:
 
     def join(self, s: ReducerUpdate, nest: Parallel, source: Buffer, kept: list[int]) -> Block:
         """The joined contributions are added to the reducer."""
-        from tilelang.passes.lower_reducers import expand_update
-
         fresh = {nest.vars[k]: self.names.var("i", nest.vars[k].type) for k in kept}
         at = tuple(fresh[nest.vars[k]] for k in kept) or (const(0),)
-        indices = tuple(fresh.get(i, i) for i in s.indices)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        indices = tuple(fresh.get(i, i) if isinstance(i, Var) else i for i in s.indices)
         value = element(whole(source), at)
         given = s.with_(indices=indices, value=value)
         body = expand_update(given, self.names)

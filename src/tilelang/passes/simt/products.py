@@ -14,6 +14,7 @@ from tilelang.ir.expr import (
     Const,
     Expr,
     Load,
+    Region,
     Select,
     const,
 )
@@ -45,10 +46,10 @@ def plain_product(stmt: Gemm, target: Target, names: Names) -> Block:
     k = names.var("k", stmt.a.extents[-1].dtype)
     tf32 = target.fp32_gemm == "tf32" and inner.name == "float32"
 
-    def operand(region: object, row: Expr, column: Expr, turned: bool) -> Expr:
+    def operand(region: Region, row: Expr, column: Expr, turned: bool) -> Expr:
         first, second = (column, row) if turned else (row, column)
-        lead = [const(0)] * (len(region.extents) - 2)  # type: ignore[attr-defined]
-        x = element(region, (*lead, first, second))  # type: ignore[arg-type]
+        lead = [const(0)] * (len(region.extents) - 2)
+        x = element(region, (*lead, first, second))
         if x.dtype.is_float and not inner.is_float:
             return as_type(as_type(x, c.dtype), inner)
         if tf32 and x.dtype.name == "float32":

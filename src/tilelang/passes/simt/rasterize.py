@@ -22,9 +22,12 @@ def rasterize(fn: Function, target: Target) -> Function:
     notes: list[Note] = []
 
     def one(stmt: Stmt) -> Block | None:
-        wish = next((s for s in stmt.body if _is_swizzle(s)), None) if _is_launch(stmt) else None
-        if not isinstance(stmt, Launch) or not isinstance(wish, Annotate):
+        if not isinstance(stmt, Launch):
             return None
+        wishes = [s for s in stmt.body if isinstance(s, Annotate) and s.kind == "swizzle"]
+        if not wishes:
+            return None
+        wish = wishes[0]
         threads = Threads(fn, stmt, names, {})
         if len(stmt.grid) != 2 or stmt.cluster:
             threads.note("declined", "T.use_swizzle of a grid that has not two axes", wish.loc)
@@ -36,14 +39,6 @@ def rasterize(fn: Function, target: Target) -> Function:
         return (_paneled(stmt, names, int(panel), by_rows=order == "row"),)
 
     return noted(fn.with_(body=map_statements(fn.body, one)), notes)
-
-
-def _is_launch(stmt: Stmt) -> bool:
-    return isinstance(stmt, Launch)
-
-
-def _is_swizzle(stmt: Stmt) -> bool:
-    return isinstance(stmt, Annotate) and stmt.kind == "swizzle"
 
 
 def _div(a: Expr, b: Expr) -> Expr:

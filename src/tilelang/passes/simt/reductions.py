@@ -9,10 +9,11 @@ shared memory for those that do not, and the result in every thread that holds i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from tilelang.dtypes import DType
-from tilelang.errors import error
+from tilelang.errors import Loc, error
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
@@ -21,6 +22,7 @@ from tilelang.ir.expr import (
     Expr,
     Load,
     Select,
+    Var,
     const,
 )
 from tilelang.ir.tile import (
@@ -28,6 +30,7 @@ from tilelang.ir.tile import (
     Block,
     For,
     If,
+    Let,
     LoopKind,
     Parallel,
     Reduce,
@@ -138,14 +141,12 @@ class _Job:
                 out += self.each(one)
         return tuple(out)
 
-    def each(self, body: object) -> Block:
-        """A statement for each result of the thread."""
-        make = body
+    def each(self, make: Callable[[Expr], Block]) -> Block:
+        """Statements for each result of the thread."""
         if self.count == 1:
-            return make(const(0))  # type: ignore[operator]
+            return make(const(0))
         k = self.t.names.var("k")
-        inner = make(k)  # type: ignore[operator]
-        return (unrolled(k, self.count, inner, self.loc),)
+        return (unrolled(k, self.count, make(k), self.loc),)
 
     def joined(self, old: Expr, new: Expr) -> Expr:
         """`old op new`; `new` is evaluated twice where NaN counts."""
@@ -256,8 +257,6 @@ class _Job:
             start = identity(self.stmt.op, self.fold.dtype)
             return (Store(acc, (k,), start, loc=self.loc), *body)
 
-        from tilelang.ir.tile import Let
-
         return (*out, Let(base, home, loc=self.loc), *self.each(one))
 
     # The result ----------------------------------------------------------------------------------
@@ -282,6 +281,6 @@ class _Job:
         return (declare, *kept, *self.n.lower(nest))
 
 
-def unrolled(v: object, count: int, body: Block, loc: object) -> For:
+def unrolled(v: Var, count: int, body: Block, loc: Loc | None) -> For:
     """An unrolled loop from 0."""
-    return For(v, const(0), const(count), body, kind=LoopKind.UNROLL, loc=loc)  # type: ignore[arg-type]
+    return For(v, const(0), const(count), body, kind=LoopKind.UNROLL, loc=loc)

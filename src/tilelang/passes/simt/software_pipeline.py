@@ -9,9 +9,23 @@ report says why. Results do not change.
 
 from __future__ import annotations
 
+from typing import cast
+
 from tilelang.ir.expr import BinaryOp, Buffer, Expr, const
 from tilelang.ir.sync import AsyncCopy, CommitGroup, WaitGroup
-from tilelang.ir.tile import Alloc, Annotate, Block, For, Function, If, Launch, Let, Pipelined, Stmt
+from tilelang.ir.tile import (
+    Alloc,
+    Annotate,
+    Block,
+    Copy,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Pipelined,
+    Stmt,
+)
 from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import (
     Names,
@@ -185,14 +199,14 @@ class _Pipelines:
         at = self.names.var(f"{loop.var.name}_ahead", loop.var.type)
         copy = Renamer(self.names)
         copy.map[loop.var.name] = at
-        lets = [copy.of(s) for s in found.lets]
+        lets = [cast("Stmt", copy.of(s)) for s in found.lets]
         stage = stage_of(loop, at, stages)
         copies: list[Stmt] = []
         for c in found.ahead:
-            moved = copy.of(in_stage(c, tiles, stage))
-            copies.append(AsyncCopy(moved.src, moved.dst, commit=False, loc=c.loc))  # type: ignore[attr-defined]
+            moved = cast("Copy", copy.of(in_stage(c, tiles, stage)))
+            copies.append(AsyncCopy(moved.src, moved.dst, commit=False, loc=c.loc))
         body = (Let(at, k, loc=loop.loc), *lets, *copies)
-        return If(compare(BinaryOp.LT, k, stop), body, loc=loop.loc)  # type: ignore[arg-type]
+        return If(compare(BinaryOp.LT, k, stop), body, loc=loop.loc)
 
 
 def byte_size(buffer: Buffer) -> int:

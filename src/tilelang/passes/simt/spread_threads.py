@@ -4,7 +4,8 @@ What enters: a launch whose tile operations are parallel nests, reductions and p
 leaves: what one thread does, still with buffers: fragments are register arrays (scope
 `local.fragment`, one axis), nests are loops of one thread, and instructions are `Issue`s. What the
 block does once (a store of single elements whose operands are the same for all threads) is done by
-the first thread. There are no barriers yet but those that the author wrote; `synchronize` adds them.
+the first thread. There are no barriers yet but those that the author wrote; `synchronize` adds
+them.
 """
 
 from __future__ import annotations
@@ -227,35 +228,36 @@ class _Launch:
 
     def statement(self, stmt: Stmt, apart: bool) -> Block:
         """One statement."""
+        made: Block
         match stmt:
-            case Alloc() if stmt.buffer.name in self.layouts.of:
-                spread = self.layouts.of[stmt.buffer.name]
-                return (stmt.with_(buffer=self.storage.declare(stmt.buffer, spread)),)
             case Parallel():
-                return self.nests.lower(stmt)
+                made = self.nests.lower(stmt)
             case Reduce():
-                return lower_reduce(self.nests, stmt)
+                made = lower_reduce(self.nests, stmt)
             case Gemm():
-                return self.product(stmt)
+                made = self.product(stmt)
             case Roles():
-                return self.roles(stmt)
+                made = self.roles(stmt)
             case Collective():
-                return lower_collective(self.loaded(stmt), self.t)
-            case SyncThreads():
-                return (self.barrier(stmt),)
-            case SyncWarp():
-                mask = FULL if stmt.mask is None else int_value(stmt.mask)
-                if mask is None:
-                    raise refused(stmt, "T.sync_warp with a mask known at run time only")
-                return (Issue("bar.warp.sync", (), (), imm=(("mask", mask & FULL),), loc=stmt.loc),)
+                made = lower_collective(self.loaded(stmt), self.t)
+            case SyncThreads() | SyncWarp():
+                made = (self.barrier(stmt),)
             case If() | For() | While():
-                return self.control(stmt, apart)
+                made = self.control(stmt, apart)
             case Store() | StoreVector() | Print():
-                return self.single(stmt, apart)
+                made = self.single(stmt, apart)
             case RngInit() | RngNext():
                 raise refused(stmt, "random numbers")
             case _:
-                return (self.loaded(map_bodies(stmt, lambda b: self.block(b, apart=apart))),)
+                made = self.other(stmt, apart)
+        return made
+
+    def other(self, stmt: Stmt, apart: bool) -> Block:
+        """A statement that stays as it is, but for the storage of fragments."""
+        if isinstance(stmt, Alloc) and stmt.buffer.name in self.layouts.of:
+            spread = self.layouts.of[stmt.buffer.name]
+            return (stmt.with_(buffer=self.storage.declare(stmt.buffer, spread)),)
+        return (self.loaded(map_bodies(stmt, lambda b: self.block(b, apart=apart))),)
 
     def product(self, stmt: Gemm) -> Block:
         """A product by its instruction."""
@@ -292,8 +294,13 @@ class _Launch:
         self.nests.depth -= loop
         return (self.loaded(lowered),)
 
-    def barrier(self, stmt: SyncThreads) -> Stmt:
+    def barrier(self, stmt: SyncThreads | SyncWarp) -> Stmt:
         """The barrier that the author wrote."""
+        if isinstance(stmt, SyncWarp):
+            mask = FULL if stmt.mask is None else int_value(stmt.mask)
+            if mask is None:
+                raise refused(stmt, "T.sync_warp with a mask known at run time only")
+            return Issue("bar.warp.sync", (), (), imm=(("mask", mask & FULL),), loc=stmt.loc)
         number = self.t.barrier if stmt.barrier_id is None else int_value(stmt.barrier_id)
         count = self.t.count if stmt.arrive_count is None else int_value(stmt.arrive_count)
         if number is None or count is None:

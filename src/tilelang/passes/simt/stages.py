@@ -1,8 +1,8 @@
 """What of a pipelined loop may be done ahead.
 
-What enters: a pipelined loop. What leaves: its `Plan` (the copies from global into shared memory that
-depend on nothing that the rounds compute, the names that they need, and the tiles that then have one
-place for each stage) or the reason why there is none.
+What enters: a pipelined loop. What leaves: its `Plan` (the copies from global into shared memory
+that depend on nothing that the rounds compute, the names that they need, and the tiles that then
+have one place for each stage) or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Declined:
 
 @dataclass(frozen=True)
 class Plan:
-    """`ahead` are the copies that may be issued before their round, `lets` the names that they need,
-    `rest` the other statements; `tiles` are the buffers that get one place for each stage.
+    """`ahead` are the copies that may be issued before their round, `lets` the names that they
+    need, `rest` the other statements; `tiles` are the buffers that get one place for each stage.
     """
 
     loop: Pipelined
@@ -77,7 +77,7 @@ def plan(loop: Pipelined, t: Threads, launch_body: Block) -> Plan | Declined:
         if not _is_load(stmt, t):
             continue
         copy = cast("Copy", stmt)
-        found = _fault(copy, loop, t, launch_body, changed)
+        found = next(_faults(copy, loop, t, launch_body, changed), None)
         if found is None and copy.dst.buffer.name not in tiles:
             tiles[copy.dst.buffer.name] = copy.dst.buffer
             ahead.append(copy)
@@ -88,7 +88,7 @@ def plan(loop: Pipelined, t: Threads, launch_body: Block) -> Plan | Declined:
                 ahead = [c for c in ahead if c.dst.buffer.name != copy.dst.buffer.name]
     if not ahead:
         return Declined(loop.loc, why)
-    used = _needed(loop.body, ahead)
+    used = _needed(loop.body, ahead) or set()
     lets = tuple(s for s in loop.body if isinstance(s, Let) and s.var.name in used)
     rest = tuple(s for s in loop.body if not any(s is c for c in ahead))
     return Plan(loop, tuple(ahead), lets, rest, tuple(tiles.values()))
@@ -102,31 +102,30 @@ def _is_load(stmt: Stmt, t: Threads) -> bool:
     )
 
 
-def _fault(
+def _faults(
     copy: Copy, loop: Pipelined, t: Threads, launch_body: Block, changed: set[str]
-) -> str | None:
+) -> Iterator[str]:
     """Why a copy cannot be done ahead."""
     dst = copy.dst.buffer
     shape = static_shape(dst)
     extents = tuple(int_value(e) for e in copy.dst.extents)
     if shape != extents or any(int_value(m) != 0 for m in copy.dst.mins):
-        return f"{dst.name} is copied in part"
+        yield f"{dst.name} is copied in part"
     if dst.name in t.roots or dst.name in t.roots.values():
-        return f"another view of {dst.name} exists"
+        yield f"another view of {dst.name} exists"
     if copy.src.dtype != dst.dtype:
-        return f"the copy into {dst.name} converts"
+        yield f"the copy into {dst.name} converts"
     if copy.src.buffer.name in changed:
-        return f"{copy.src.buffer.name} is written in the loop"
+        yield f"{copy.src.buffer.name} is written in the loop"
     if _outside(launch_body, loop, dst.name):
-        return f"{dst.name} is used outside of the loop"
+        yield f"{dst.name} is used outside of the loop"
     for stmt in loop.body:
         if stmt is copy:
             break
         if _touches(stmt, dst.name):
-            return f"{dst.name} is used before it is copied"
+            yield f"{dst.name} is used before it is copied"
     if _needed(loop.body, [copy]) is None:
-        return f"the source of {dst.name} depends on what the round computes"
-    return None
+        yield f"the source of {dst.name} depends on what the round computes"
 
 
 def _touches(stmt: Stmt, name: str) -> bool:

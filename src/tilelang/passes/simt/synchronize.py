@@ -3,8 +3,8 @@
 What enters: a program whose shared arrays have their places. What leaves: one in which, between two
 accesses of different threads to one element of shared or global memory, one of them a write, all
 threads of the block meet at `barrier.sync`. Arrays that share a place count as one. Nothing else
-makes barriers, and no pass before this one needs to think of them; copies that the hardware makes on
-its own (`cp.async`) count as writes where they are waited for, and what mbarriers order is the
+makes barriers, and no pass before this one needs to think of them; copies that the hardware makes
+on its own (`cp.async`) count as writes where they are waited for, and what mbarriers order is the
 business of the pass that chose them.
 """
 
@@ -87,15 +87,14 @@ class _Kernel:
         if consumers is None:
             return kernel.with_(body=self.block(self.kernel.body, [])[0])
         *start, roles = self.kernel.body
+        assert isinstance(roles, If)
         self.count, self.number = consumers, 1
         name = self.kernel.thread_vars[0].name
         self.threads = Threads({name: consumers})
-        self.uniform = Uniform(kernel.with_(body=roles.orelse))  # type: ignore[attr-defined]
-        for stmt in _all(start):
+        self.uniform = Uniform(kernel.with_(body=roles.orelse))
+        for stmt in _all((*start, *roles.then)):
             self.note(stmt)
-        for stmt in _all(roles.then):  # type: ignore[attr-defined]
-            self.note(stmt)
-        made, _ = self.block(roles.orelse, [])  # type: ignore[attr-defined]
+        made, _ = self.block(roles.orelse, [])
         return kernel.with_(body=(*start, roles.with_(orelse=made)), min_blocks=1)
 
     # Statements ----------------------------------------------------------------------------------
@@ -143,17 +142,17 @@ class _Kernel:
     def inside(self, stmt: If | For | While, before: list[Access]) -> tuple[Block, list[Access]]:
         """A statement that all threads go through together, with barriers inside."""
         if isinstance(stmt, If):
-            then, first = self.block(stmt.then, before)
-            orelse, second = self.block(stmt.orelse, before)
-            return (stmt.with_(then=then, orelse=orelse),), _unique([*first, *second])
+            then, one = self.block(stmt.then, before)
+            orelse, other = self.block(stmt.orelse, before)
+            return (stmt.with_(then=then, orelse=orelse),), _unique([*one, *other])
         first: Block = ()
         if self.count > 1 and self.conflict(before, list(self.accesses((stmt,), (), ()))):
             # Once before the loop, rather than in each of its rounds.
             first, before = (self.barrier(stmt),), [a for a in before if a.flying]
         _, after = self.block(stmt.body, before)
         if isinstance(stmt, For):
-            other = Var(self.names.name(f"{stmt.var.name}_before"), stmt.var.type)
-            after = [a.renamed({stmt.var.name: other}) for a in after]
+            last = Var(self.names.name(f"{stmt.var.name}_before"), stmt.var.type)
+            after = [a.renamed({stmt.var.name: last}) for a in after]
         body, after = self.block(stmt.body, _unique([*before, *after]))
         return (*first, stmt.with_(body=body)), _unique([*before, *after])
 
@@ -227,42 +226,23 @@ class _Kernel:
         self, stmt: Stmt, rounds: tuple[tuple[str, int], ...], guards: tuple[Expr, ...]
     ) -> Iterator[Access]:
         """The accesses of a statement itself."""
-
-        def one(
-            array: Array, index: Expr, count: int, writes: bool, atomic: bool = False
-        ) -> Access:
-            used = {n.name for n in self.expanded(index).walk() if isinstance(n, Var)}
+        for array, index, count, writes, row in _touched(stmt):
+            if not self.counts(array):
+                continue
+            at, root = self.expanded(index), self.root(array)
+            used = {n.name for n in at.walk() if isinstance(n, Var)}
             kept = tuple(r for r in rounds if r[0] in used or any(_names(g, r[0]) for g in guards))
-            root = self.root(array)
-            return Access(
+            yield Access(
                 root,
-                self.expanded(index),
+                at,
                 count,
                 writes,
-                atomic,
-                kept,
-                guards,
+                atomic=row.startswith("atomic."),
+                rounds=kept,
+                guards=guards,
                 known=root.name == array.name,
+                flying=writes and row.startswith(AHEAD),
             )
-
-        for f in stmt.fields():
-            if f.metadata["kind"] is not Kind.OPERAND:
-                continue
-            for node in flat(getattr(stmt, f.name)):
-                for n in node.walk():
-                    if isinstance(n, Elem) and self.counts(n.array):
-                        yield one(n.array, n.index, n.type.lanes, False)
-        if isinstance(stmt, Write) and self.counts(stmt.array):
-            yield one(stmt.array, stmt.index, stmt.value.dtype.lanes, True)
-        if isinstance(stmt, Instr) and not stmt.row.startswith(("mbarrier", "cp.async.bulk")):
-            atomic = stmt.row.startswith("atomic.")
-            for slot in stmt.outs:
-                if self.counts(slot.array):
-                    found = one(slot.array, slot.index, slot.count, True, atomic)
-                    yield replace(found, flying=stmt.row.startswith(AHEAD))
-            for x in stmt.ins:
-                if isinstance(x, Slot) and self.counts(x.array):
-                    yield one(x.array, x.index, x.count, False, atomic)
 
     def counts(self, array: Array) -> bool:
         """Whether other threads may see, or change, an array."""
@@ -322,6 +302,26 @@ class _Kernel:
         if a.space is not b.space or x is None or y is None:
             return False
         return x[0] < y[1] and y[0] < x[1]
+
+
+def _touched(stmt: Stmt) -> Iterator[tuple[Array, Expr, int, bool, str]]:
+    """The arrays that a statement itself touches: from which element on and how many, whether it
+    writes them, and by which row.
+    """
+    for f in stmt.fields():
+        if f.metadata["kind"] is Kind.OPERAND:
+            for node in flat(getattr(stmt, f.name)):
+                for n in node.walk():
+                    if isinstance(n, Elem):
+                        yield n.array, n.index, n.type.lanes, False, ""
+    if isinstance(stmt, Write):
+        yield stmt.array, stmt.index, stmt.value.dtype.lanes, True, ""
+    if isinstance(stmt, Instr) and not stmt.row.startswith(("mbarrier", "cp.async.bulk")):
+        for slot in stmt.outs:
+            yield slot.array, slot.index, slot.count, True, stmt.row
+        for x in stmt.ins:
+            if isinstance(x, Slot):
+                yield x.array, x.index, x.count, False, stmt.row
 
 
 def _names(e: Expr, name: str) -> bool:

@@ -80,6 +80,15 @@ class Uniform:
             self._stmt(stmt, apart)
 
     def _stmt(self, stmt: Stmt, apart: bool) -> None:
+        self._own(stmt, apart)
+        inside = apart or (isinstance(stmt, (If, For, While)) and self.is_apart(stmt))
+        for f in stmt.fields():
+            if f.metadata["kind"] is Kind.BODY:
+                inner = flat(getattr(stmt, f.name))
+                self._block(tuple(s for s in inner if isinstance(s, Stmt)), inside)
+
+    def _own(self, stmt: Stmt, apart: bool) -> None:
+        """What a statement itself gives other values in other threads."""
         match stmt:
             case Let():
                 if self.differs(stmt.value):
@@ -90,7 +99,7 @@ class Uniform:
             case Write():
                 if apart or self.differs(stmt.value, stmt.index):
                     self._array(stmt.array)
-            case Declare() if stmt.init is not None:
+            case Declare():
                 if self.differs(stmt.init):
                     self._array(stmt.array)
             case Instr():
@@ -100,12 +109,6 @@ class Uniform:
                     self._array(slot.array)
             case _:
                 pass
-        inside = apart or (isinstance(stmt, (If, For, While)) and self.is_apart(stmt))
-        for f in stmt.fields():
-            if f.metadata["kind"] is Kind.BODY:
-                self._block(
-                    tuple(s for s in flat(getattr(stmt, f.name)) if isinstance(s, Stmt)), inside
-                )
 
     def _array(self, array: Array) -> None:
         if array.space in OWN:

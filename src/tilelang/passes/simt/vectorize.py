@@ -8,9 +8,9 @@ written as vectors of up to 16 bytes; what is not proved stays one access for ea
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from tilelang.ir.affine import Form
 from tilelang.ir.bounds import Env
@@ -206,16 +206,20 @@ class _Rounds:
         if cond.op is BinaryOp.AND:
             a, b = self.same_for_all(cond.a, env), self.same_for_all(cond.b, env)
             return None if a is None or b is None else Binary(BinaryOp.AND, a, b)
+        return cast("Expr", _put(cond, self.at(0))) if self.in_step(cond, env) else None
+
+    def in_step(self, cond: Binary, env: Env) -> bool:
+        """Whether a comparison holds in all rounds or in none.
+
+        `a + v < b` for v below n, where b - a is a multiple of n, holds for v = 0 or for none.
+        """
         if cond.op not in (BinaryOp.LT, BinaryOp.GE):
-            return None
-        # a + v < b for v below n, where b - a is a multiple of n: it holds for v = 0 or for none.
+            return False
         d = env.linear(cond.b).plus(env.linear(cond.a), -1)
         if d.terms.get(self.var, 0) != -1 or any(self.uses(t) for t in d.terms if t != self.var):
-            return None
+            return False
         rest = Form({t: f for t, f in d.terms.items() if t != self.var}, d.const)
-        if not _is_multiple(rest, self.count, env):
-            return None
-        return cast("Expr", _put(cond, self.at(0)))
+        return _is_multiple(rest, self.count, env)
 
     def neighbours(self, array: Array, index: Expr, env: Env) -> int:
         """How many elements of neighbouring rounds may be one vector: 1 for none."""
@@ -334,9 +338,9 @@ class _Rounds:
         out: list[Stmt] = []
         for stmt in body:
             if id(stmt) in waiting:
-                value = self.lane_values(stmt, k, lanes)
-                fresh = self.names.var("x", value.value.dtype)
-                out.append(Let(fresh, cast("Expr", copy.of(value.value)), loc=stmt.loc))
+                value = cast("Write", self.lane_values(stmt, k, lanes)).value
+                fresh = self.names.var("x", value.dtype)
+                out.append(Let(fresh, cast("Expr", copy.of(value)), loc=stmt.loc))
                 waiting[id(stmt)].append(fresh)
             else:
                 out.append(cast("Stmt", copy.of(self.lane_values(stmt, k, lanes))))
@@ -372,9 +376,12 @@ def _read_after_write(body: Block) -> set[str]:
     return out
 
 
-def _outer(node: Node, fn: object) -> Node:
+Replace = Callable[[Node], "Node | None"]
+
+
+def _outer(node: Node, fn: Replace) -> Node:
     """A copy in which `fn` replaced nodes, parents first."""
-    found = fn(node)  # type: ignore[operator]
+    found = fn(node)
     if found is not None:
         return found
     changes: dict[str, object] = {}
@@ -387,12 +394,13 @@ def _outer(node: Node, fn: object) -> Node:
     return node.with_(**changes) if changes else node
 
 
-def _outer_value(value: object, fn: object) -> object:
+def _outer_value(value: Any, fn: Replace) -> Any:
     if isinstance(value, Node):
         return _outer(value, fn)
     if isinstance(value, tuple):
-        items = tuple(_outer_value(x, fn) for x in value)  # pyright: ignore[reportUnknownVariableType]
-        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        old = cast("tuple[Any, ...]", value)
+        items = tuple(_outer_value(x, fn) for x in old)
+        return items if any(a is not b for a, b in zip(items, old, strict=True)) else old
     return value
 
 

@@ -1,16 +1,18 @@
 """Pipelined loops with the Tensor Memory Accelerator: one warp issues copies, warpgroups compute.
 
-What enters: a function with pipelined loops. What leaves: one in which the launches whose loops allow
-it have roles: a warpgroup of its own, of which one thread issues the tensor copies of all rounds, and
-the threads that the author asked for, which do everything else. mbarriers hand tiles over and back:
-`full` completes when the bytes of a stage have come, `empty` when every consumer warp has read it.
-Loops that do not allow it are left to `software_pipeline`, and the report says why. Results do not
-change.
+What enters: a function with pipelined loops. What leaves: one in which the launches whose loops
+allow it have roles: a warpgroup of its own, of which one thread issues the tensor copies of all
+rounds, and the threads that the author asked for, which do everything else. mbarriers hand tiles
+over and back: `full` completes when the bytes of a stage have come, `empty` when every consumer
+warp has read it. Loops that do not allow it are left to `software_pipeline`, and the report says
+why. Results do not change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 from tilelang.dtypes import DType
 from tilelang.ir.expr import (
@@ -150,7 +152,7 @@ class _Specialize:
         loops = [s for s in statements(body) if isinstance(s, Pipelined) and s.num_stages > 1]
         if not loops:
             return body
-        why = self.unfit(body, loops)
+        why = next(self.unfit(body, loops), None)
         if why is not None:
             self.t.note("declined", f"not warp-specialised: {why.reason}", why.loc)
             return body
@@ -168,54 +170,44 @@ class _Specialize:
 
     # What allows it ------------------------------------------------------------------------------
 
-    def unfit(self, body: Block, loops: list[Pipelined]) -> Declined | None:
+    def unfit(self, body: Block, loops: list[Pipelined]) -> Iterator[Declined]:
         """What rules roles out for the launch."""
         at = loops[0].loc
         needed = (Capability.TMA, Capability.MBARRIER, Capability.SETMAXNREG)
         if not all(self.target.supports(c) for c in needed):
-            return Declined(at, "the chip has no tensor copies")
+            yield Declined(at, "the chip has no tensor copies")
         if self.t.count % PRODUCERS or self.t.extents[1:] != (1, 1):
-            return Declined(at, f"{self.t.count} threads are no whole warpgroups")
+            yield Declined(at, f"{self.t.count} threads are no whole warpgroups")
         if self.t.count + PRODUCERS > 1024:
-            return Declined(at, "there is no room for another warpgroup")
+            yield Declined(at, "there is no room for another warpgroup")
         for s in statements(body):
             if isinstance(s, (ThreadReturn, While, Break)):
-                return Declined(s.loc, "a loop may be left before its end")
+                yield Declined(s.loc, "a loop may be left before its end")
             if isinstance(s, SyncThreads) and s.barrier_id is not None:
-                return Declined(s.loc, "the author uses named barriers")
+                yield Declined(s.loc, "the author uses named barriers")
         if not any(isinstance(s, Gemm) for loop in loops for s in statements(loop.body)):
-            return Declined(at, "nothing is multiplied in the loop")
+            yield Declined(at, "nothing is multiplied in the loop")
         for loop in loops:
             fault = _control(body, loop, self.ahead)
             if fault is not None:
-                return Declined(loop.loc, fault)
-        return None
+                yield Declined(loop.loc, fault)
 
     def prepared(self, body: Block, loop: Pipelined, among: int) -> _Loop | Declined:
         """A loop with its barriers, if all of its copies are tensor copies."""
         found = plan(loop, self.t, body)
         if isinstance(found, Declined):
             return found
-        odd = unusual(loop.body, {b.name: b for b in found.tiles})
-        if odd is not None:
-            return Declined(odd.loc, "a tile is used as a whole buffer")
-        changed = {b.name for s in statements(found.rest) for b in written(s)}
-        own = {s.var.name for s in found.lets}
-        for node in (*(c.src for c in found.ahead), *(s.value for s in found.lets)):
-            if not self.ahead.knows(node, own):
-                return Declined(loop.loc, "what is copied depends on what the kernel computes")
-        tiles: list[_Tile] = []
-        for copy in found.ahead:
-            if copy.dst.buffer.name in changed:
-                return Declined(copy.loc, f"{copy.dst.buffer.name} is written after it is copied")
-            placement = self.tensor_copy(copy)
-            if isinstance(placement, str):
-                return Declined(copy.loc, placement)
-            tiles.append(_Tile(copy, copy.dst.buffer, placement))
+        why = next(self.faults(found), None)
+        if why is not None:
+            return why
         stages = self.stages(body, found, among)
         if stages < 2:
             return Declined(loop.loc, "shared memory has no room for stages")
-        tiles = [_Tile(t.copy, staged_buffer(t.buffer, stages), t.placement) for t in tiles]
+        tiles: list[_Tile] = []
+        for copy in found.ahead:
+            placement = tensor_placement(copy)
+            if placement is not None:
+                tiles.append(_Tile(copy, staged_buffer(copy.dst.buffer, stages), placement))
         nested = not any(s is loop for s in body)
         counts = [
             self.names.buffer(hint, I32, (1,), "local.var") if nested else None
@@ -223,6 +215,23 @@ class _Specialize:
         ]
         batches = self.batches(found, tiles, stages)
         return _Loop(found, batches, stages, counts[0], counts[1])
+
+    def faults(self, found: Plan) -> Iterator[Declined]:
+        """Why the copies of a loop are no tensor copies."""
+        odd = unusual(found.loop.body, {b.name: b for b in found.tiles})
+        if odd is not None:
+            yield Declined(odd.loc, "a tile is used as a whole buffer")
+        changed = {b.name for s in statements(found.rest) for b in written(s)}
+        own = {s.var.name for s in found.lets}
+        for node in (*(c.src for c in found.ahead), *(s.value for s in found.lets)):
+            if not self.ahead.knows(node, own):
+                why = "what is copied depends on what the kernel computes"
+                yield Declined(found.loop.loc, why)
+        for copy in found.ahead:
+            if copy.dst.buffer.name in changed:
+                yield Declined(copy.loc, f"{copy.dst.buffer.name} is written after it is copied")
+            for why in (*self.source_faults(copy), *tile_faults(copy)):
+                yield Declined(copy.loc, why)
 
     def stages(self, body: Block, found: Plan, among: int) -> int:
         """How many stages there is room for."""
@@ -261,39 +270,24 @@ class _Specialize:
             for (first, last), group in spans.items()
         )
 
-    def tensor_copy(self, copy: Copy) -> Placement | str:
-        """How a tile lies after a tensor copy, or why there is none."""
-        src, dst = copy.src, copy.dst
-        name = src.buffer.name
-        if name not in self.params or src.buffer.strides is not None:
-            return f"{name} is no parameter without strides"
-        if not 1 <= src.buffer.rank <= 5 or src.dtype.is_subbyte or src.dtype.is_vector:
-            return f"a tensor copy cannot read {name}"
+    def source_faults(self, copy: Copy) -> Iterator[str]:
+        """Why a tensor copy cannot read the source."""
+        buffer = copy.src.buffer
+        name, dtype = buffer.name, buffer.dtype
+        if name not in self.params or buffer.strides is not None:
+            yield f"{name} is no parameter without strides"
+        if not 1 <= buffer.rank <= 5 or dtype.is_subbyte or dtype.is_vector:
+            yield f"a tensor copy cannot read {name}"
         if _safe_value(self.t.launch.body, name):
-            return f"{name} has a safe value other than 0"
+            yield f"{name} has a safe value other than 0"
         inner = 1
-        for extent in reversed(src.buffer.shape[1:]):
+        for extent in reversed(buffer.shape[1:]):
             value = int_value(extent)
             if value is None:
-                return f"the rows of {name} have a length that is known at run time only"
-            inner *= value
-            if inner * src.dtype.bits // 8 % 16:
-                return f"the rows of {name} are no multiple of 16 bytes"
-        shape = static_shape(dst.buffer) or ()
-        if len(shape) != 2:
-            return f"{dst.buffer.name} is no matrix"
-        long = [k for k, e in enumerate(src.extents) if int_value(e) != 1]
-        found, checks = match(src.extents, dst.extents, "T.copy", copy.loc)
-        if checks or len(long) != 2 or [found[k] for k in long] != [0, 1]:
-            return f"the copy into {dst.buffer.name} is no matrix of rows"
-        if long[-1] != src.buffer.rank - 1:
-            return f"the rows of {dst.buffer.name} are not neighbours in {name}"
-        rows, columns = shape
-        placement = paneled(rows, columns, src.dtype.bits)
-        size = rows * columns * src.dtype.bits // 8
-        if placement is None or rows > BOX or rows % 8 or size % 1024:
-            return f"a tile of {rows} x {columns} {src.dtype} has no box"
-        return placement
+                yield f"the rows of {name} have a length that is known at run time only"
+            inner *= value or 1
+            if inner * dtype.bits // 8 % 16:
+                yield f"the rows of {name} are no multiple of 16 bytes"
 
     # Roles ---------------------------------------------------------------------------------------
 
@@ -354,10 +348,7 @@ class _Specialize:
 
     def consumers(self, body: Block, found: dict[int, _Loop], tiles: set[str]) -> Block:
         """Everything but the copies."""
-        out: list[Stmt] = []
-        for x in found.values():
-            if x.mine is not None:
-                out.append(Alloc(x.mine))
+        out: list[Stmt] = [Alloc(x.mine) for x in found.values() if x.mine is not None]
         for s in body:
             out += self.consumer(s, found, tiles)
         return tuple(out)
@@ -403,12 +394,8 @@ class _Specialize:
 
     def producers(self, body: Block, found: dict[int, _Loop]) -> Block:
         """The copies, and the control flow around them."""
-        out: list[Stmt] = []
-        copy = Renamer(self.names)
-        for x in found.values():
-            if x.count is not None:
-                out.append(Alloc(x.count))
-        return (*out, *self.slice(body, found, copy))
+        counts = [Alloc(x.count) for x in found.values() if x.count is not None]
+        return (*counts, *self.slice(body, found, Renamer(self.names)))
 
     def slice(self, body: Block, found: dict[int, _Loop], copy: Renamer) -> Block:
         """The statements that a producer needs of a block."""
@@ -420,7 +407,7 @@ class _Specialize:
                 out.append(self.issue_loop(x, copy))
             elif isinstance(stmt, Let) and ahead.knows(stmt.value):
                 var = copy.bind(stmt.var)
-                out.append(Let(var, copy.of(stmt.value), loc=stmt.loc))  # type: ignore[arg-type]
+                out.append(Let(var, cast("Expr", copy.of(stmt.value)), loc=stmt.loc))
             elif isinstance(stmt, (If, For)) and any(id(s) in found for s in statements((stmt,))):
                 out.append(self.around(stmt, found, copy))
         return tuple(out)
@@ -441,7 +428,7 @@ class _Specialize:
     def issue_loop(self, x: _Loop, copy: Renamer) -> Stmt:
         """All copies of a loop, stage after stage."""
         loop = x.plan.loop
-        start, stop = copy.of(loop.start), copy.of(loop.stop)
+        start, stop = (cast("Expr", copy.of(e)) for e in (loop.start, loop.stop))
         var = copy.bind(loop.var)
         bound = x.plan.loop.with_(start=start)
         own = _Loop(Plan(bound, (), (), (), ()), x.batches, x.stages, x.count, x.mine)
@@ -449,7 +436,7 @@ class _Specialize:
         inside: list[Stmt] = list(lets)
         for s in x.plan.lets:
             fresh = copy.bind(s.var)
-            inside.append(Let(fresh, copy.of(s.value), loc=s.loc))  # type: ignore[arg-type]
+            inside.append(Let(fresh, cast("Expr", copy.of(s.value)), loc=s.loc))
         for b in x.batches:
             loc = b.tiles[0].copy.loc
             empty, full = _barrier(b.empty, stage), _barrier(b.full, stage)
@@ -461,7 +448,7 @@ class _Specialize:
                 inside += self.boxes(tile, stage, full, copy)
         if x.count is not None:
             inside.append(_add_one(x.count))
-        return For(var, start, stop, tuple(inside), loc=loop.loc)  # type: ignore[arg-type]
+        return For(var, start, stop, tuple(inside), loc=loop.loc)
 
     def boxes(self, tile: _Tile, stage: Expr, full: Region, copy: Renamer) -> Block:
         """One tensor copy for each panel of a tile."""
@@ -472,13 +459,39 @@ class _Specialize:
         tensor = TensorBox(src.buffer, tuple(box), p.span * GROUP)
         out: list[Stmt] = []
         for panel in range(p.columns // p.panel):
-            at = [as_type(copy.of(m), I32) for m in src.mins]  # type: ignore[arg-type]
+            at = [as_type(cast("Expr", copy.of(m)), I32) for m in src.mins]
             at[-1] = plus(at[-1], panel * p.panel)
             first = (stage, const(0), const(panel * p.panel))
             into = Region(tile.buffer, first, (const(1), const(p.rows), const(p.panel)), loc=loc)
             row = f"cp.async.bulk.tensor.{src.buffer.rank}d.load"
             out.append(Issue(row, (into, full), (tensor, *reversed(at)), loc=loc))
         return tuple(out)
+
+
+def tile_faults(copy: Copy) -> Iterator[str]:
+    """Why a tile is no box of its source."""
+    src, dst = copy.src, copy.dst
+    shape = static_shape(dst.buffer) or ()
+    if len(shape) != 2:
+        yield f"{dst.buffer.name} is no matrix"
+        return
+    long = [k for k, e in enumerate(src.extents) if int_value(e) != 1]
+    found, checks = match(src.extents, dst.extents, "T.copy", copy.loc)
+    if checks or len(long) != 2 or [found[k] for k in long] != [0, 1]:
+        yield f"the copy into {dst.buffer.name} is no matrix of rows"
+    elif long[-1] != src.buffer.rank - 1:
+        yield f"the rows of {dst.buffer.name} are not neighbours in {src.buffer.name}"
+    elif tensor_placement(copy) is None:
+        yield f"a tile of {shape[0]} x {shape[1]} {src.dtype} has no box"
+
+
+def tensor_placement(copy: Copy) -> Placement | None:
+    """How a tile lies after a tensor copy; None if no box has its size."""
+    rows, columns = static_shape(copy.dst.buffer) or (0, 0)
+    bits = copy.src.dtype.bits
+    placement = paneled(rows, columns, bits)
+    fits = rows <= BOX and rows % 8 == 0 and rows * columns * bits // 8 % 1024 == 0
+    return placement if fits else None
 
 
 class _Ahead:

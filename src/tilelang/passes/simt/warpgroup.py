@@ -2,14 +2,14 @@
 and the instructions.
 
 What enters: a product that adds to a whole fragment, on a chip with wgmma. What leaves: a `Group`
-that says how it is done, or why not, and the statements of one thread. Layouts of accumulators and of
-A in registers are those of the PTX ISA, section 9.7.15.5; matrices in shared memory lie in panels of
-128 bytes with the hardware's swizzle, and descriptors follow section 9.7.15.5.1.
+that says how it is done, or why not, and the statements of one thread. Layouts of accumulators and
+of A in registers are those of the PTX ISA, section 9.7.15.5; matrices in shared memory lie in
+panels of 128 bytes with the hardware's swizzle, and descriptors follow section 9.7.15.5.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tilelang.dtypes import DType
@@ -144,7 +144,7 @@ def group(stmt: Gemm, t: Threads, target: Target, *, by_rows: bool) -> Group | s
     """The product by wgmma, or why there is none."""
     if not target.supports(Capability.WGMMA):
         return "the chip has no wgmma"
-    fault = _fault(stmt, t)
+    fault = next(_faults(stmt, t), None)
     if fault is not None:
         return fault
     a, b, c = stmt.a, stmt.b, stmt.c
@@ -163,35 +163,35 @@ def group(stmt: Gemm, t: Threads, target: Target, *, by_rows: bool) -> Group | s
     return Group(stmt, row, m, n, k, deep, down, across, t.count)
 
 
-def _fault(stmt: Gemm, t: Threads) -> str | None:
+def _faults(stmt: Gemm, t: Threads) -> Iterator[str]:
     """What rules wgmma out, but for the extents."""
     a, b, c = stmt.a, stmt.b, stmt.c
     names = (a.dtype.name, b.dtype.name)
     if names[0] not in _TYPES or names[1] not in _TYPES or c.dtype.name not in _TOTALS:
-        return "wgmma does not multiply these types"
+        yield "wgmma does not multiply these types"
+        return
     narrow = {"float16": ("float32", "float16"), "bfloat16": ("float32",), "float32": ("float32",)}
     whole = names[0] in ("int8", "uint8")
     totals = ("int32",) if whole else narrow.get(names[0], ("float32",))
     same = names[0] == names[1] or (a.dtype.bits == 8 and whole == (names[1] in ("int8", "uint8")))
     if c.dtype.name not in totals or not same or a.dtype.bits != b.dtype.bits:
-        return "wgmma does not multiply these types"
+        yield "wgmma does not multiply these types"
     if t.count % GROUP_THREADS:
-        return f"{t.count} threads are no whole warpgroups"
+        yield f"{t.count} threads are no whole warpgroups"
     if t.is_fragment(a.buffer):
         shape = static_shape(a.buffer)
         if stmt.transpose_a or shape != static_extents(a):
-            return "A in registers is transposed, or a part of a fragment"
+            yield "A in registers is transposed, or a part of a fragment"
     elif tile_placement(a, t) is None:
-        return "A cannot lie in panels of 128 bytes"
+        yield "A cannot lie in panels of 128 bytes"
     if tile_placement(b, t) is None:
-        return "B cannot lie in panels of 128 bytes"
+        yield "B cannot lie in panels of 128 bytes"
     for region, turned in ((a, stmt.transpose_a), (b, not stmt.transpose_b)):
         if not turned or t.is_fragment(region.buffer):
             continue
         p = tile_placement(region, t)
         if region.dtype.bits != 16 or p is None or p.span != 8:
-            return "wgmma transposes 16-bit types in panels of 128 bytes only"
-    return None
+            yield "wgmma transposes 16-bit types in panels of 128 bytes only"
 
 
 def _divided(stmt: Gemm, blocks: int, n: int, groups: int, by_rows: bool) -> tuple[int, int] | None:
@@ -256,9 +256,11 @@ class _Writer:
                 low = plus(times(self.row, 64 * job.blocks), 64 * block)
                 a_first.append(self.descriptor(stmt.a, low, stmt.transpose_a, out))
         out.append(Issue("wgmma.fence", (), (), loc=self.loc))
-        for step in range(job.k // job.deep):
-            for block in range(job.blocks):
-                out.append(self.product(step, block, a_first, b_first))
+        out += [
+            self.product(step, block, a_first, b_first)
+            for step in range(job.k // job.deep)
+            for block in range(job.blocks)
+        ]
         out.append(Issue("wgmma.commit_group", (), (), loc=self.loc))
         out.append(Issue("wgmma.wait_group", (), (), imm=(("count", 0),), loc=self.loc))
         return tuple(out)
@@ -270,8 +272,10 @@ class _Writer:
         scale: Expr = Const(True, BOOL)
         if step == 0:
             clear = stmt.clear_accum
-            known = isinstance(clear, Const)
-            scale = Const(not clear.value, BOOL) if known else Unary(UnaryOp.NOT, clear)  # type: ignore[union-attr]
+            if isinstance(clear, Const):
+                scale = Const(not clear.value, BOOL)
+            else:
+                scale = Unary(UnaryOp.NOT, clear)
         sixteen = stmt.a.dtype.bits == 16
         imm: tuple[tuple[str, bool], ...] = ()
         if a_first:
@@ -290,6 +294,7 @@ class _Writer:
         return Issue(job.row, (into,), (a, b, scale), imm=imm, loc=self.loc)
 
     def placed(self, region: Region) -> Placement:
+        """The placement of a tile, which `group` has found."""
         found = tile_placement(region, self.t)
         assert found is not None
         return found
