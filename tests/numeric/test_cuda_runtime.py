@@ -184,3 +184,47 @@ def test_assertions_and_what_comes_after(cuda):
         k(bad)
     k(good)
     assert cuda.equal(good.cpu(), cuda.arange(64, dtype=cuda.int32) + 2)
+
+
+def printing():
+    @T.prim_func
+    def main(A: T.Tensor((4,), "float16")):
+        with T.Kernel(1, threads=4):
+            t = T.get_thread_binding()
+            if t == 2:
+                T.print(A[t], msg="here: 100%")
+
+    return main
+
+
+def test_prints_are_lines_as_the_emulator_has_them(cuda, capfd):
+    a = cuda.arange(4, device="cuda").half() / 4
+    tilelang.compile(printing(), target="cuda")(a)
+    said = "msg='here: 100%' BlockIdx=(0, 0, 0), ThreadIdx=(2, 0, 0): dtype=float16 value=0.5"
+    assert said in capfd.readouterr().out
+
+
+def test_threads_that_are_no_multiple_of_a_warp(cuda):
+    @T.prim_func
+    def main(A: T.Tensor((1, 100), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=40):
+            x, y = T.alloc_fragment((1, 100), "float32"), T.alloc_fragment((1,), "float32")
+            T.copy(A, x)
+            T.reduce_sum(x, y, dim=1)
+            T.copy(y, B)
+
+    a, b = cuda.arange(100, device="cuda").float().view(1, 100), cuda.zeros(1, device="cuda")
+    tilelang.compile(main, target="cuda")(a, b)
+    assert b.item() == 4950
+
+
+def test_python_threads_call_one_kernel(cuda, returning):
+    from concurrent.futures import ThreadPoolExecutor
+
+    def one(n):
+        with cuda.cuda.stream(cuda.cuda.Stream()):
+            a = cuda.full((n % 7 + 1, 40), float(n), device="cuda")
+            return (returning(a) == 2 * n + 1).all().item()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(one, range(200)))

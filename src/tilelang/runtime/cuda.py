@@ -2,8 +2,8 @@
 
 What enters: what `targets/cuda` built of a program, and its machine code. What leaves: a
 `CudaProgram`, called with addresses and numbers on a device and stream. Work is only put into the
-stream: nothing waits, but for a program with assertions, whose outcome is looked at after a launch
-unless the stream records a graph.
+stream: nothing waits, but for a program with assertions or prints, whose outcome is looked at after
+a launch unless the stream records a graph.
 """
 
 from __future__ import annotations
@@ -226,6 +226,7 @@ class CudaProgram:
         self.lock = threading.RLock()
         self.host_code = compile(built.host.text, f"<host level of {built.name}>", "exec")
         self.asserts = any(k.reports for k in built.kernels)
+        self.speaks = self.asserts or built.prints
 
     @functools.cached_property
     def api(self) -> Driver:
@@ -279,7 +280,7 @@ class CudaProgram:
             finally:
                 if at.workspaces:
                     at.release()
-        if self.asserts and not self.api.is_capturing(stream):
+        if self.speaks and not self.api.is_capturing(stream):
             self._look(at, stream)
 
     def on(self, device: int) -> _OnDevice:
@@ -308,6 +309,12 @@ class CudaProgram:
             self.api.synchronize(stream, f"a kernel of {self.built.name}")
         except TileError as e:
             trouble = e
+        if self.built.prints:  # what kernels print goes through C's buffer
+            ctypes.CDLL(None).fflush(None)
+        if not self.asserts:
+            if trouble is not None:
+                raise trouble
+            return
         said: tuple[int, ...] = _RECORD.unpack(ctypes.string_at(at.record, _RECORD.size))
         status = said[0]
         if status:

@@ -180,7 +180,7 @@ class _Writer:
         values = ", ".join(self.values[name] for name, _ in program.built.slots)
         result = self.results[0] if len(self.results) == 1 else f"[{', '.join(self.results)}]"
         aligned = " | ".join(self.addresses) or "0"
-        simple = not program.asserts and "host.workspace" not in program.built.host.text
+        simple = not program.speaks and "host.workspace" not in program.built.host.text
         self.names["host"] = at = program.on(device)
         self.names["run"] = at.run
         begin = (

@@ -31,6 +31,7 @@ from tilelang.targets.cuda.statements import (
     Statements,
     arrays_written,
     facts_of,
+    statements_of,
 )
 from tilelang.targets.cuda.text import Code, Line, identifier, rendered
 from tilelang.targets.cuda.types import memory_type, value_type
@@ -78,6 +79,11 @@ class Built:
     failures: tuple[Failure, ...]
     slots: tuple[tuple[str, DType | None], ...]
     target: Target
+
+    @property
+    def prints(self) -> bool:
+        """Whether a kernel prints."""
+        return "  printf(" in self.plain
 
     @property
     def arch(self) -> str:
@@ -136,7 +142,7 @@ class _Emitter:
 
     def kernel(self, kernel: Kernel) -> int:
         """Emit one kernel; its number."""
-        for stmt in (n for s in kernel.body for n in s.walk() if isinstance(n, Instr)):
+        for stmt in (s for s in statements_of(kernel.body) if isinstance(s, Instr)):
             reason = missing(stmt.row, self.target)
             if reason:
                 raise InternalError(f"{kernel.name}: {reason}")

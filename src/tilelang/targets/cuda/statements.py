@@ -9,10 +9,11 @@ would wait for ever.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilelang.dtypes import DType
 from tilelang.errors import InternalError, Loc
 from tilelang.ir.affine import is_countable
 from tilelang.ir.expr import Expr, Var, int_value
@@ -34,6 +35,7 @@ from tilelang.ir.tile import (
     ThreadReturn,
     While,
 )
+from tilelang.ir.verify import bodies
 from tilelang.isa.instr import Rows
 from tilelang.targets.cuda.atomics import Updates, gemm_tile
 from tilelang.targets.cuda.expressions import Expressions
@@ -97,11 +99,19 @@ class Facts:
     waits: bool
 
 
+def statements_of(body: Block) -> Iterator[Stmt]:
+    """Every statement of a body, those inside others too."""
+    for stmt in body:
+        yield stmt
+        for inner in bodies(stmt):
+            yield from statements_of(inner)
+
+
 def facts_of(body: Block, rows: Rows) -> Facts:
     """The facts of a kernel's body."""
     pending: dict[str, frozenset[str]] = {}
     waits = False
-    for stmt in (n for s in body for n in s.walk() if isinstance(n, Instr)):
+    for stmt in (s for s in statements_of(body) if isinstance(s, Instr)):
         row = rows[stmt.row]
         waits = waits or row.waits
         for o, x in (*zip(row.outs, stmt.outs, strict=True), *zip(row.ins, stmt.ins, strict=True)):
@@ -289,7 +299,7 @@ class Statements:
             return "#pragma unroll"
         if factor is not None:
             return f"#pragma unroll {factor}"
-        if any(isinstance(n, Instr) for s in stmt.body for n in s.walk()):
+        if any(isinstance(s, Instr) for s in statements_of(stmt.body)):
             return "#pragma unroll 1"
         return ""
 
@@ -319,30 +329,29 @@ class Statements:
     def print_(self, stmt: Print) -> None:
         """A value, each lane by itself, or only a message."""
         if stmt.value is None:
-            self._printf(stmt.message, [])
+            self._printf(stmt.message, "", [])
             return
         if not isinstance(stmt.value, Expr):
             raise InternalError("a buffer is printed element by element")
         dtype = stmt.value.dtype.base
         for lane in self.x.vector(stmt.value).lanes:
             form, text = self._shown(lane, dtype)
-            prefix = f"{stmt.message}: " if stmt.message else ""
-            self._printf(f"{_escaped(prefix)}{form}", [text], ready=True)
+            self._printf(stmt.message, f": dtype={dtype} value={form}", [text])
 
-    def _shown(self, x: str, dtype: Any) -> tuple[str, str]:
+    def _shown(self, x: str, dtype: DType) -> tuple[str, str]:
         """The format and argument of a value for printf."""
         if dtype.is_float:
             wide = x if dtype.bits == 64 else f"double({self.x.widened(x, dtype)})"
             return ("%.17g" if dtype.bits == 64 else "%.9g"), wide
         if dtype.is_bool:
             return "%s", f'({x} ? "True" : "False")'
-        signed = dtype.is_int
-        return ("%lld", f"i64({x})") if signed else ("%llu", f"u64({x})")
+        return ("%lld", f"i64({x})") if dtype.is_int else ("%llu", f"u64({x})")
 
-    def _printf(self, form: str, args: list[str], *, ready: bool = False) -> None:
-        text = form if ready else _escaped(form)
-        given = "".join(f", {a}" for a in args)
-        self.code.add(f'printf("{text}\\n"{given});')
+    def _printf(self, message: str, form: str, args: list[str]) -> None:
+        """A line as the emulator prints it: message, block, thread, value."""
+        where = [f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz"]
+        head = f"msg='{_escaped(message)}' BlockIdx=(%u, %u, %u), ThreadIdx=(%u, %u, %u)"
+        self.code.add(f'printf("{head}{form}\\n", {", ".join([*where, *args])});')
 
     # Instructions --------------------------------------------------------------------------------
 
@@ -380,10 +389,8 @@ class Statements:
         place = self.x.place(slot.array.name)
         value = self.x.memory.read(place, self.x.index(slot.index), {})
         form, text = self._shown(value, slot.dtype)
-        message = _escaped(
-            f"{imm['message']}: {imm['buffer']}" if imm["message"] else imm["buffer"]
-        )
-        self._printf(f"{message}[%lld] = {form}", [f"i64({self.x.of(order)})", text], ready=True)
+        form = f": buffer={imm['buffer']}, index=%lld, dtype={slot.dtype} value={form}"
+        self._printf(imm["message"], form, [f"i64({self.x.of(order)})", text])
 
 
 def _bare(cond: str) -> str:
@@ -425,7 +432,7 @@ _RULES: Mapping[type[Stmt], Callable[[Statements, Any], None]] = {
 def arrays_written(body: Block) -> frozenset[str]:
     """The names of arrays that a body may write to."""
     out: set[str] = set()
-    for node in (n for s in body for n in s.walk()):
+    for node in statements_of(body):
         if isinstance(node, Write):
             out.add(node.array.name)
         elif isinstance(node, Instr):
