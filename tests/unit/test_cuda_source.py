@@ -21,6 +21,7 @@ from tilelang.isa.target import parse_target
 from tilelang.targets import CHIPS
 from tilelang.targets.cuda import descriptors
 from tilelang.targets.cuda.nvrtc import Flags, compile_source, is_installed, read_log
+from tilelang.targets.cuda.occupancy import occupancy
 from tilelang.targets.cuda.program import emit
 from tilelang.targets.cuda.rows import ROWS, missing
 
@@ -182,6 +183,26 @@ def run_table(table, folder, arch="sm_90a"):
     cuda_host.HostProgram(table.program(), chip(arch), folder).run(table.args)
     found = table.faults(table.args)
     assert not found, "\n".join(found[:20])
+
+
+# Occupancy ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "registers, threads, shared, blocks, limit",
+    [
+        (168, 384, 197632, 1, "registers"),
+        (32, 1024, 0, 2, "registers"),
+        (255, 128, 0, 2, "registers"),
+        (40, 128, 0, 12, "registers"),
+        (32, 64, 65536, 3, "shared memory"),
+        (16, 32, 0, 32, "blocks"),
+        (24, 512, 1024, 4, "threads"),
+    ],
+)
+def test_blocks_on_an_sm(registers, threads, shared, blocks, limit):
+    found = occupancy(chip("sm_90a").chip, registers=registers, threads=threads, shared=shared)
+    assert (found.blocks, found.limit) == (blocks, limit)
 
 
 # Text --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ from tilelang.targets.cuda.driver import (
 )
 from tilelang.targets.cuda.host import HELPERS
 from tilelang.targets.cuda.nvrtc import Cubin
+from tilelang.targets.cuda.occupancy import occupancy
 from tilelang.targets.cuda.program import Built, KernelFacts
 from tilelang.targets.cuda.statements import Failure
 
@@ -222,6 +224,7 @@ class CudaProgram:
     def __init__(self, built: Built, cubin: Cubin) -> None:
         self.built = built
         self.cubin = cubin
+        self.decided: list[str] = []
         self._devices: dict[int, _OnDevice] = {}
         self.lock = threading.RLock()
         self.host_code = compile(built.host.text, f"<host level of {built.name}>", "exec")
@@ -237,6 +240,24 @@ class CudaProgram:
     def source(self) -> str:
         """The CUDA C++."""
         return self.built.plain
+
+    def report(self) -> list[str]:
+        """What each kernel takes of an SM, what the compiler says, and what the passes decided."""
+        out: list[str] = []
+        chip = self.built.target.chip
+        for k in self.built.kernels:
+            used = self.cubin.resources.get(k.symbol)
+            if used is None or chip is None:
+                continue
+            threads = math.prod(k.block)
+            shared = k.shared + used.shared
+            held = occupancy(chip, registers=used.registers, threads=threads, shared=shared)
+            out.append(
+                f"kernel {k.name}: {threads} threads, {used.registers} registers, {shared} bytes of"
+                f" shared memory, {used.stack} bytes of stack, {used.spill_stores} bytes spilled;"
+                f" {held.blocks} blocks on an SM (limit: {held.limit})"
+            )
+        return [*out, *self.cubin.warnings, *self.decided]
 
     def run(self, args: Mapping[str, Any]) -> None:
         """Run it on the storage of the arguments, numbers for scalars and sizes, by name.

@@ -28,7 +28,7 @@ PROGRAMS: Programs[CudaProgram] = Programs()
 
 def cuda_program(fn: Function, target: Target, trace: Trace) -> CudaProgram:
     """The function as machine code of a GPU. A `TileError` for what the target cannot run."""
-    return PROGRAMS.obtain(
+    found = PROGRAMS.obtain(
         fn,
         target,
         trace,
@@ -36,6 +36,9 @@ def cuda_program(fn: Function, target: Target, trace: Trace) -> CudaProgram:
         read=lambda entry: _program(entry, target),
         make=lambda: _made(fn, target, trace),
     )
+    if trace.decisions is not None:  # else it is shared, and has them
+        found.decided = trace.decisions.lines()
+    return found
 
 
 def _made(fn: Function, target: Target, trace: Trace) -> tuple[CudaProgram, Entry | None]:

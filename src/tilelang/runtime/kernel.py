@@ -13,7 +13,14 @@ from tilelang.isa.target import Target
 from tilelang.options import Options
 from tilelang.runtime.arguments import MISSED, Bound, Signature
 from tilelang.runtime.inspect import Snapshot, observe
-from tilelang.runtime.parts import assembly, emulated, memory_report, plans, signature
+from tilelang.runtime.parts import (
+    assembly,
+    emulated,
+    memory_report,
+    plans,
+    program_report,
+    signature,
+)
 from tilelang.runtime.resolve import description
 
 if TYPE_CHECKING:
@@ -194,6 +201,14 @@ class JITKernel:
         if JITKernel.profiler is None:
             raise InternalError("the profiler is not registered")
         return JITKernel.profiler(self, *args, **kwargs)
+
+    def report(self) -> str:
+        """What was made: on a GPU the registers, shared memory and occupancy of each kernel, and
+        what the compiler decided; then its warnings and the settings without effect.
+        """
+        said = [self.target, *program_report(self._program)]
+        said += [d.message for d in self.warnings]
+        return "\n".join([*said, *self.unused])
 
     def memory(self) -> MemoryReport:
         """The buffers and their sizes against the capacities of the target's chip."""

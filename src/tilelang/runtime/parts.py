@@ -73,6 +73,15 @@ def plans(program: Runner, signature: Signature) -> Plans | CudaPlans | None:
     return Made(program, signature) if isinstance(program, Native) else None
 
 
+def program_report(program: Runner) -> list[str]:
+    """What there is to say of a compiled program, one line each."""
+    if not _is_cuda(program):
+        return []
+    from tilelang.runtime.cuda import CudaProgram  # see the module's docstring
+
+    return program.report() if isinstance(program, CudaProgram) else []
+
+
 def assembly(program: Runner) -> str | None:
     """The processor's instructions of a native program; the emulator has none."""
     if not program.native:
