@@ -106,9 +106,9 @@ class Tiles:
         return Cast(ld(self.source, row, column), self.dtype)
 
     def gathered(self, i, j) -> Expr:
-        """An element of a tile at a place that data decides."""
+        """An element at a place that data decides, of a buffer that no nest writes."""
         far = Cast(op("+", ld(self.f, i, j), self.number(9)), I32)
-        return ld(self.s, op("%", op("+", far, i), self.bm), op("%", op("+", far, j), self.bn))
+        return ld(self.q, op("%", op("+", far, j), self.bn))
 
     def elementwise(self) -> Stmt:
         i, j = self.name("i"), self.name("j")
@@ -177,14 +177,21 @@ class Tiles:
         body = (If(cond, (leave(),), orelse=()), self.elementwise())
         return For(k, e(self.draw(hs.integers(-1, 1))), e(self.draw(hs.integers(0, 4))), body)
 
-    def added(self) -> Stmt:
-        """Updates of elements that several iterations share."""
+    def added(self) -> list[Stmt]:
+        """Updates of elements that several iterations share; they are read afterwards."""
         i, j = self.name("i"), self.name("j")
-        at = Region(self.r, (op("%", op("+", i, j), self.bm),), (e(1),))
+        shared = buf(f"shared_{self.count}", self.dtype, self.bm, scope="shared.dyn")
+        at = Region(shared, (op("%", op("+", i, j), self.bm),), (e(1),))
         op_ = self.draw(hs.sampled_from([AtomicOp.ADD, AtomicOp.MAX, AtomicOp.MIN]))
         one = Cast(op("-", op("%", j, 3), 1), self.dtype)
         update = Atomic(op_, at, one if op_ is AtomicOp.ADD else self.value(i, j, 1))
-        return Parallel((i, j), (e(self.bm), e(self.bn)), (update,))
+        nest = Parallel((i, j), (e(self.bm), e(self.bn)), (update,))
+        return [
+            Alloc(shared),
+            Fill(reg(shared), self.number(1)),
+            nest,
+            Copy(reg(shared), reg(self.r)),
+        ]
 
     def named(self) -> Stmt:
         """A nest with a name and a variable of each iteration."""
@@ -211,10 +218,11 @@ class Tiles:
             self.turn,
             self.guarded,
             self.counted,
-            self.added,
         ]
-        kind = self.draw(hs.integers(0, len(makers)))
-        return self.reducer() if kind == len(makers) else [makers[kind]()]
+        kind = self.draw(hs.integers(0, len(makers) + 1))
+        if kind < len(makers):
+            return [makers[kind]()]
+        return self.reducer() if kind == len(makers) else self.added()
 
 
 DTYPES = ["float32", "int32", "float16", "int8", "float64", "uint8", "bfloat16", "int64", "bool"]
@@ -326,3 +334,38 @@ def elementwise_of_runtime_size(draw: hs.DrawFn):
         [A, B, C], loop, grid=(op("//", op("+", n, block - 1), block),), vars=(BX,), dynamic=(n,)
     )
     return fn, dtype
+
+
+@hs.composite
+def indices_on_chip(draw: hs.DrawFn):
+    """Loops that read and write a tile at places that may be outside, behind guards that may not
+    hold back all of them; rounds may end early. `n` is the only size, at most 9.
+    """
+    n, size = var("n"), draw(hs.sampled_from([4, 7, 12]))
+    C, s = buf("C", I32, 40), buf("s", I32, size, scope="shared.dyn")
+    k, i = var("k"), var("i")
+    bounds = [0, 1, -2, 5, n, op("-", n, 3)]
+    start, stop = (e(draw(hs.sampled_from(bounds))) for _ in range(2))
+    factor, shift = draw(hs.sampled_from([1, 1, 1, 2, -1])), draw(hs.integers(-3, 6))
+    at = op("+", op("*", i, factor), shift)
+    at = op("+", at, draw(hs.sampled_from([e(0), k, op("-", e(0), k)])))
+    low, high = draw(hs.sampled_from([0, 0, -1])), draw(hs.sampled_from([size, size, size + 1, n]))
+    inside = op("and", op(">=", at, low), op("<", at, high))
+    guard = draw(hs.sampled_from(["none", "if", "choice", "leave"]))
+    read: Expr = ld(s, at)
+    if guard == "choice":
+        read = Select(inside, read, e(-1), lazy=True)
+    writes = [st(C, op("+", op("*", k, 20), op("+", i, 4)), read)]
+    if guard != "choice" and draw(hs.booleans()):
+        writes.append(st(s, at, op("+", i, 100)))
+    body: tuple[Stmt, ...] = tuple(writes)
+    if guard == "if":
+        body = (If(inside, body, orelse=()),)
+    elif guard == "leave":
+        leave = draw(hs.sampled_from([Break, Continue]))
+        body = (If(op("==", inside, False), (leave(),), orelse=()), *body)
+    inner: Stmt = For(i, start, stop, body)
+    if guard != "leave" and len(writes) == 1 and draw(hs.booleans()):
+        inner = Parallel((i,), (op("max", stop, 0),), body)
+    fill = For(var("j"), e(0), e(size), (st(s, var("j"), op("+", var("j"), 1)),))
+    return kernel([C], Alloc(s), fill, For(k, e(0), e(2), (inner,)), dynamic=(n,))
