@@ -20,7 +20,7 @@ from emulator_build import (
     st,
     var,
 )
-from lower_build import check_lowered, lowered
+from lower_build import check_lowered, check_native, lowered
 from thread_interpreter import AssertionFailed, run
 from tilelang.dtypes import DType
 from tilelang.errors import TileError
@@ -393,6 +393,20 @@ def test_launches_run_in_order_with_a_workspace_between():
     fn = Function("two", params, (n,), (Alloc(W), first, second))
     program = check_lowered(fn, A=f32(7), C=zeros(7), n=7)
     assert len(kernels_of(program)) == 2
+
+
+def test_only_so_many_arrays_of_a_thread_lie_on_its_stack():
+    C, body = buf("C", F32, 1000), []
+    for n_th in range(80):
+        own, a, b = buf(f"own_{n_th}", F32, 1000, scope="local"), var(f"a_{n_th}"), var(f"b_{n_th}")
+        back = ld(own, op("-", 999, b))
+        body.append(Alloc(own))
+        body.append(For(a, e(0), e(1000), (st(own, a, op("+", ld(C, a), 1.0)),)))
+        body.append(For(b, e(0), e(1000), (st(C, b, back),)))
+    program = check_native(kernel([C], *body), C=f32(1000))
+    spaces = [s.array.space for s in program.walk() if isinstance(s, Declare)]
+    assert spaces.count(Space.LOCAL) == (256 << 10) // 4000
+    assert spaces.count(Space.SHARED) == 80 - (256 << 10) // 4000
 
 
 # -- arithmetic ------------------------------------------------------------------------------------

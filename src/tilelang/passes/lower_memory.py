@@ -97,6 +97,9 @@ does not overflow then.
 PARAMETER_ALIGN = 16
 """Bytes: the widest access of a thread of a GPU. A launch with another address is not made."""
 
+MOST_ON_STACK = 256 << 10
+"""Bytes: of all arrays of a thread on its stack, which the caller's and a library's share."""
+
 ON_CHIP_ALIGN = 64
 """Bytes: a cache line, and the widest vector register."""
 
@@ -127,6 +130,7 @@ class _Lowering:
         self.names = Names(fn)
         self.dialect = Dialect(fn.dialect)
         self.places: dict[str, Place] = {}
+        self.on_stack = 0
         self.addressed = addressed(fn)
         self.safe: dict[str, float] = {}
         self.signed = {
@@ -433,7 +437,13 @@ class _Lowering:
             return Space.SHARED
         if count == 1 and b.name not in self.addressed:
             return Space.REGISTER
-        return Space.LOCAL if self.many or count * b.dtype.bytes <= 4096 else Space.SHARED
+        if self.many:
+            return Space.LOCAL
+        size = count * b.dtype.bytes
+        if size > 4096 or self.on_stack + size > MOST_ON_STACK:
+            return Space.SHARED
+        self.on_stack += size
+        return Space.LOCAL
 
     def shared_align(self, size: int) -> int:
         """The alignment of a shared array: that of the widest access that it is large enough for;
