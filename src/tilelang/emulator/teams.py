@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,10 @@ from tilelang.ir.expr import (
     Load,
     LoadVector,
     Var,
+    const,
     int_value,
 )
+from tilelang.ir.node import Kind, Node, rewritten
 from tilelang.ir.special import COLLECTIVES, Collective, Group, ReducerFinalize, ReducerInit
 from tilelang.ir.sync import WARP
 from tilelang.ir.tile import (
@@ -190,18 +193,64 @@ def parted(body: Block, threads: Threads, among: Truth | None = None) -> dict[in
     here = threads.everyone() if among is None else among
     found: dict[int, Split] = {}
     for stmt in body:
-        arms = [(b, here) for b in bodies(stmt)]
-        if isinstance(stmt, sync.WarpSpecialize):
-            arms = [(stmt.body, here & threads.groups(stmt))]
-        elif isinstance(stmt, If) and _divides(stmt):
-            way = split(threads, stmt.cond, here)
-            if way is not None and threads.whole(way.threads):
-                found[id(stmt)] = way
-                others = here & threads.can(stmt.cond, holds=False)
-                arms = [(stmt.then, way.threads), (stmt.orelse, others)]
-        for inner, who in arms:
-            found |= parted(inner, threads, who)
+        way, inner = _ways_into(stmt, threads, here)
+        if way is not None:
+            found[id(stmt)] = way
+        for name, who in inner.items():
+            found |= parted(getattr(stmt, name), threads, who)
     return found
+
+
+def _ways_into(stmt: Stmt, threads: Threads, here: Truth) -> tuple[Split | None, dict[str, Truth]]:
+    """Who gets into each body of a statement, by name, and the condition if it parts warps."""
+    match stmt:
+        case sync.WarpSpecialize():
+            return None, {"body": here & threads.groups(stmt)}
+        case If():
+            way = split(threads, stmt.cond, here) if _divides(stmt) else None
+            if way is None or not threads.whole(way.threads):
+                return None, {"then": here, "orelse": here}
+            others = here & threads.can(stmt.cond, holds=False)
+            return way, {"then": way.threads, "orelse": others}
+        case _:
+            return None, dict.fromkeys(("body",) if bodies(stmt) else (), here)
+
+
+def settled(body: Block, threads: Threads, among: Truth | None = None) -> Block:
+    """Statements in which what is the same for all threads that get there is a constant, as the
+    number of a warp group is where only that group is.
+    """
+    here = threads.everyone() if among is None else among
+    return tuple(_settled(stmt, threads, here) for stmt in body)
+
+
+def _settled(stmt: Stmt, threads: Threads, here: Truth) -> Stmt:
+    way, inner = _ways_into(stmt, threads, here)
+    changes: dict[str, Any] = {}
+    for name, who in inner.items():
+        old: Block = getattr(stmt, name)
+        new = settled(old, threads, who)
+        if any(a is not b for a, b in zip(new, old, strict=True)):
+            changes[name] = new
+    if way is None and not here.all():
+        for f in stmt.fields():
+            old = getattr(stmt, f.name)
+            new = old
+            if f.metadata["kind"] is Kind.OPERAND:
+                new = rewritten(old, lambda n: _constant(n, threads, here))
+            if new is not old:
+                changes[f.name] = new
+    return stmt.with_(**changes) if changes else stmt
+
+
+def _constant(node: Node, threads: Threads, here: Truth) -> Node | None:
+    if not isinstance(node, Expr) or not threads.names_thread(node):
+        return None
+    values = threads.values(node)
+    mine = values[here] if values is not None else None
+    if mine is None or not mine.size or (mine != mine[0]).any():
+        return None
+    return const(bool(mine[0]) if node.dtype.is_bool else int(mine[0]), node.dtype)
 
 
 def _divides(stmt: If) -> bool:

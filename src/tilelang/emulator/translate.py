@@ -363,6 +363,8 @@ def _launch(u: Unit, stmt: Launch) -> None:
     name = u.w.fresh("kernel")
     outer = u.domain, u.lanes, u.frames
     extents = extents_of(stmt, u.dialect)
+    looks = u.observer is not None and u.observer.wants(stmt)
+    stmt = waits.settle(stmt, extents)
     waits.enter(u, stmt, extents)
     params = [u.w.name(v.name) for v in stmt.vars] + (["agent"] if u.agents else [])
     crew = ""
@@ -379,7 +381,6 @@ def _launch(u: Unit, stmt: Launch) -> None:
             frame = Frame(u.w.fresh("gone"), loop=False)
             u.w.line(f"{frame.gone} = zeros({u.domain.shape}, bool)")
         u.frames = [frame]
-        looks = u.observer is not None and u.observer.wants(stmt)
         u.at_end = (lambda: _look_at_end(u, stmt)) if looks else None
         u.statements(stmt.body, u.at_end)
         u.domain, u.lanes, u.frames = outer

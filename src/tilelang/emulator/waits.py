@@ -22,6 +22,7 @@ from tilelang.emulator.teams import (
     needs_agents,
     parted,
     registers,
+    settled,
 )
 from tilelang.emulator.unit import Unit
 from tilelang.emulator.values import Domain, Storage, Val, integer, tuple_text
@@ -73,6 +74,14 @@ class Ways:
 
 
 # -- the head of a kernel --------------------------------------------------------------------------
+
+
+def settle(launch: Launch, extents: tuple[int, ...]) -> Launch:
+    """A launch that runs as agents, with constants where all threads that get there agree."""
+    threads = Threads(launch, extents, statements(launch.body))
+    if not needs_agents(launch.body, threads):
+        return launch
+    return launch.with_(body=settled(launch.body, threads))
 
 
 def enter(u: Unit, launch: Launch, extents: tuple[int, ...]) -> None:

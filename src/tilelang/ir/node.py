@@ -189,7 +189,7 @@ class Node(metaclass=_Interning):
         for f in self.fields():
             if f.metadata["kind"] in (Kind.OPERAND, Kind.BODY):
                 old = getattr(self, f.name)
-                new = _rewritten(old, fn, splice=f.metadata["kind"] is Kind.BODY)
+                new = rewritten(old, fn, splice=f.metadata["kind"] is Kind.BODY)
                 if new is not old:
                     changes[f.name] = new
         return self.with_(**changes) if changes else self
@@ -219,7 +219,10 @@ def flat(value: Any) -> Iterator[Node]:
             yield from flat(item)
 
 
-def _rewritten(value: Any, fn: Callable[[Node], Any], *, splice: bool) -> Any:
+def rewritten(value: Any, fn: Callable[[Node], Any], *, splice: bool = False) -> Any:
+    """A field value, a node or a tuple, in which `fn` replaced nodes as in `Node.rewrite`; with
+    `splice` a tuple that it returns becomes items.
+    """
     if isinstance(value, Node):
         inner = value.rewrite(fn)
         new = fn(inner)
@@ -230,7 +233,7 @@ def _rewritten(value: Any, fn: Callable[[Node], Any], *, splice: bool) -> Any:
     out: list[Any] = []
     changed = False
     for item in items:
-        new = _rewritten(item, fn, splice=False)
+        new = rewritten(item, fn)
         changed = changed or new is not item
         if splice and isinstance(new, tuple):
             out.extend(cast("tuple[Any, ...]", new))
