@@ -312,6 +312,7 @@ def _mbarrier_wait(m: Any, stmt: Any, mask: np.ndarray) -> Iterator[None]:
     table = m.state.setdefault("mbarriers", {})
     while any(table[key].phase & 1 == p for key, p in keys):
         yield
+    m.barrier()  # more than the wait orders: races across mbarriers are not looked for
     m.last = mask
 
 

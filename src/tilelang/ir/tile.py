@@ -263,7 +263,6 @@ ANNOTATIONS = frozenset(
         "min_blocks_per_sm",
         "swizzle",
         "placement",
-        "consumers",
         "compile_flags",
         "pass_configs",
         "registers",

@@ -106,12 +106,17 @@ def _without_cluster(stmt: Stmt) -> Block | None:
 
 
 def canonicalize_threads(fn: Function, target: Target) -> Function:
-    """The same, with pipelines left for the passes that know of stages."""
+    """The same, with pipelines left for the passes that know of stages, and copies that complete on
+    mbarriers.
+    """
     del target
     names = Names(fn)
 
     def one(stmt: Stmt) -> Block | None:
-        return None if isinstance(stmt, Pipelined) else _plain(stmt, names)
+        kept = isinstance(stmt, Pipelined) or (
+            isinstance(stmt, TmaCopy) and stmt.barrier is not None
+        )
+        return None if kept else _plain(stmt, names)
 
     return map_launches(fn, lambda body: map_statements(body, one))
 

@@ -65,9 +65,17 @@ class Roles(Stmt):
     threads: int = attr()
 
 
-CONSUMERS = "consumers"
-"""The kind of the annotation, and the attribute of the kernel, that says how many threads
-consume.
+class Arm(Stmt):
+    """Statements of `count` threads of the block, from the thread `first` on."""
+
+    body: Block = body()
+    first: int = attr()
+    count: int = attr()
+
+
+ARM = "tile.arm"
+"""A row without an instruction, at the start of what threads of an arm do: the first thread, how
+many there are, and the barrier at which they meet. `synchronize` looks at it and takes it away.
 """
 
 READ = "tile.read"

@@ -85,7 +85,7 @@ from tilelang.passes.buffers import (
 )
 from tilelang.passes.build import Names, as_type, compare, minus, plus, serial, times, unsupported
 from tilelang.passes.check.program import op_name
-from tilelang.passes.issue import CONSUMERS, PLACEMENT, Issue, Span, TensorBox
+from tilelang.passes.issue import PLACEMENT, Issue, Span, TensorBox
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -234,11 +234,6 @@ class _Lowering:
             thread_vars,
             lowered,
             cluster=stmt.cluster if self.many else (),
-            attrs=tuple(
-                (CONSUMERS, s.values[0])
-                for s in stmt.body
-                if isinstance(s, Annotate) and s.kind == CONSUMERS
-            ),
             loc=stmt.loc,
         )
         order = [p.name for p in self.fn.params] + [v.name for v in self.fn.dynamic]

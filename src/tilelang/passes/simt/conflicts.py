@@ -63,19 +63,23 @@ class Unknown(Exception):
 
 @dataclass
 class Threads:
-    """The threads of a block, by the names of their indices."""
+    """Threads of a block, by the names of their indices: `only` of them from the thread `first` on
+    (all without it).
+    """
 
     extents: Mapping[str, int]
+    first: int = 0
+    only: int = 0
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return math.prod(self.extents.values())
+        return self.only or math.prod(self.extents.values())
 
     def values(self) -> dict[str, Values]:
         """The index of every thread, x fastest."""
         out: dict[str, Values] = {}
-        flat = np.arange(self.count)
+        flat = np.arange(self.first, self.first + self.count)
         for name, extent in self.extents.items():
             out[name] = flat % extent
             flat = flat // extent

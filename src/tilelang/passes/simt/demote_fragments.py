@@ -28,6 +28,7 @@ from tilelang.ir.tile import (
 )
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_statements
+from tilelang.passes.issue import Arm
 from tilelang.passes.lower_copies import is_single, view_roots
 from tilelang.passes.lower_parallel import own_nodes, statements
 from tilelang.passes.simt.launch import Note, Threads, noted, static_shape
@@ -67,7 +68,7 @@ class _Demotion:
             if isinstance(s, Alloc) and self.t.is_fragment(s.buffer)
         }
         gone: set[str] = set()
-        for name, why in (*self.by_shape(fragments), *self.by_use(body)):
+        for name, why in (*self.by_shape(fragments), *self.by_use(body), *between_arms(body)):
             root = self.t.roots.get(name, name)
             if root in fragments and root not in gone:
                 gone.add(root)
@@ -106,6 +107,27 @@ class _Demotion:
             small = math.prod(static_shape(buffer) or (SMALL + 1,)) <= SMALL
             if not small or any(int_value(i) is None for i in indices):
                 yield buffer.name, "code outside of T.Parallel reads or writes single elements"
+
+
+def between_arms(body: Block) -> Iterator[tuple[str, str]]:
+    """Buffers that parts of the block use which do not share their threads."""
+    seen: dict[str, set[int]] = {}
+
+    def look(block: Block, arm: int) -> None:
+        for stmt in block:
+            here = id(stmt) if isinstance(stmt, Arm) else arm
+            if not isinstance(stmt, Alloc):
+                for n in own_nodes(stmt):
+                    if isinstance(n, Buffer):
+                        seen.setdefault(n.name, set()).add(here)
+            for child in stmt.children():
+                if isinstance(child, Stmt):
+                    look((child,), here)
+
+    look(body, 0)
+    for name, arms in seen.items():
+        if len(arms) > 1:
+            yield name, "parts of the block that do not share their threads use it"
 
 
 def single_uses(body: Block) -> Iterator[tuple[Buffer, Sequence[Expr]]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, const, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.tile import Function, Launch
-from tilelang.passes.build import Names, both, compare, plus, times
+from tilelang.passes.build import Names, both, compare, minus, plus, times
 from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -30,6 +30,7 @@ class Threads:
     roots: dict[str, str]
     notes: list[Note] = field(default_factory=list[Note])
     barrier: int = 0
+    base: int = 0
 
     def __post_init__(self) -> None:
         self.dialect = Dialect(self.fn.dialect)
@@ -37,8 +38,19 @@ class Threads:
         self.extents = (*given, 1, 1)[:3]
         self.count = math.prod(self.extents)
 
+    def arm(self, first: int, count: int, barrier: int) -> Threads:
+        """A range of these threads, that share the work of a part."""
+        made = replace(self, base=first, barrier=barrier)
+        made.count = count
+        return made
+
     @property
     def index(self) -> Expr:
+        """The place of a thread among those that share the work."""
+        return minus(self.flat, self.base)
+
+    @property
+    def flat(self) -> Expr:
         """The place of a thread in its block, x fastest."""
         total: Expr = const(0)
         axes = list(zip(self.launch.thread_vars, self.extents, strict=True))

@@ -65,7 +65,7 @@ from tilelang.passes.build import (
     whole,
 )
 from tilelang.passes.canonicalize import BY_THREAD
-from tilelang.passes.issue import AsyncStore, Issue
+from tilelang.passes.issue import Arm, AsyncStore, Issue
 from tilelang.passes.lower_copies import (
     at_source,
     convert,
@@ -132,6 +132,8 @@ class _Tiles:
             case WaitGroup():
                 imm = (("count", int_value(stmt.count) or 0),)
                 made = (Issue("cp.async.wait_group", (), (), imm=imm, loc=stmt.loc),)
+            case Arm():
+                made = (self.arm(stmt),)
             case Gemm():
                 made = self.gemm(stmt)
             case Scan():
@@ -140,6 +142,13 @@ class _Tiles:
                 made = self.test(stmt)
             case _:
                 made = (map_bodies(stmt, self.block),)
+        return made
+
+    def arm(self, stmt: Arm) -> Stmt:
+        """A part of the block."""
+        whole_block, self.t = self.t, self.t.arm(stmt.first, stmt.count, 0)
+        made = map_bodies(stmt, self.block)
+        self.t = whole_block
         return made
 
     def by_thread(self, stmt: Copy | Fill) -> bool:

@@ -10,6 +10,7 @@ them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
@@ -38,10 +39,11 @@ from tilelang.ir.tile import (
 from tilelang.isa.target import Target
 from tilelang.layout.placement import Placement, conflict_free
 from tilelang.layout.spread import Spread, agree
-from tilelang.passes.build import Names, compare, map_bodies, map_statements
-from tilelang.passes.issue import CONSUMERS, PLACEMENT, AsyncStore, Issue, Roles
+from tilelang.passes.build import Names, both, compare, map_bodies, map_statements
+from tilelang.passes.issue import ARM, PLACEMENT, Arm, AsyncStore, Issue, Roles
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements, written
+from tilelang.passes.simt.arms import used_in
 from tilelang.passes.simt.collectives import FULL, lower_collective
 from tilelang.passes.simt.infer_layouts import infer_layouts
 from tilelang.passes.simt.launch import Note, Threads, noted, refused, static_shape
@@ -67,12 +69,11 @@ def spread_threads(fn: Function, target: Target) -> Function:
         roles = next((s for s in statements(stmt.body) if isinstance(s, Roles)), None)
         if roles is not None:
             threads.barrier = 1
-        body = _Launch(threads, target).lower()
+        body = _Part(threads, target, _own_allocations(threads, stmt.body)).lower()
         notes.extend(threads.notes)
         extents = threads.extents
         if roles is not None:
             extents = (threads.count + roles.threads, 1, 1)
-            body = (Annotate(CONSUMERS, values=(threads.count,)), *body)
         return (stmt.with_(body=body, threads=extents),)
 
     made = fn.with_(body=map_statements(fn.body, one))
@@ -84,6 +85,12 @@ S = TypeVar("S", bound=Stmt)
 REGISTERS = 65536
 """32-bit registers of an SM."""
 
+ARMS = "tile.arms"
+"""A mark in the place of an arm, while the rest of its block is looked at."""
+
+LAST_BARRIER = 15
+"""The last named barrier; arms take them from here on downwards, authors from the first one on."""
+
 MOST_SHARED = 48 * 1024
 """Bytes of shared memory that every chip has for a block."""
 
@@ -94,22 +101,55 @@ FEW = 24
 """Registers of a thread that only issues copies: the least that `setmaxnreg` gives."""
 
 
-class _Launch:
-    """One launch."""
+def _own_allocations(threads: Threads, body: Block) -> Block:
+    """The body, with fragments that one arm alone uses allocated there."""
+    arms = [s for s in statements(body) if isinstance(s, Arm)]
+    if not arms:
+        return body
+    outside = map_statements(body, lambda s: () if isinstance(s, (Arm, Alloc)) else None)
+    used = used_in(outside)
+    own: dict[int, list[Stmt]] = {}
+    moved: set[str] = set()
+    for stmt in statements(body):
+        if isinstance(stmt, Alloc) and threads.is_fragment(stmt.buffer):
+            name = stmt.buffer.name
+            users = [a for a in arms if name in used_in(a.body)]
+            if len(users) == 1 and name not in used:
+                own.setdefault(id(users[0]), []).append(stmt)
+                moved.add(name)
 
-    def __init__(self, threads: Threads, target: Target) -> None:
+    def swap(block: Block) -> Block:
+        out: list[Stmt] = []
+        for s in block:
+            if isinstance(s, Alloc) and s.buffer.name in moved:
+                continue
+            inner = map_bodies(s, swap)
+            if isinstance(inner, Arm):
+                inner = inner.with_(body=(*own.get(id(s), ()), *inner.body))
+            out.append(inner)
+        return tuple(out)
+
+    return swap(body)
+
+
+class _Part:
+    """The work of a launch, or of an arm of it, over its threads."""
+
+    def __init__(self, threads: Threads, target: Target, body: Block) -> None:
         self.t, self.target = threads, target
         self.names = threads.names
         launch = threads.launch
+        self.arms: list[Arm] = []
+        body = self.set_aside(body)
         self.products: dict[Gemm, Tensor | Group] = {}
         self.arrived = {
             b.name
-            for s in statements(launch.body)
+            for s in statements(body)
             if isinstance(s, Annotate) and s.kind == PLACEMENT
             for b in s.buffers
         }
         self.wanted: dict[str, Spread] = {}
-        body = self.expanded(launch.body)
+        body = self.expanded(body)
         seeds = [v for v, n in zip(launch.thread_vars, threads.extents, strict=True) if n > 1]
         self.varying = Varying(body, seeds, threads.is_private, threads.roots)
         self.layouts = infer_layouts(threads, body, self.wanted)
@@ -125,12 +165,48 @@ class _Launch:
         self.storage = Storage(threads, self.layouts)
         self.nests = Nests(self.storage, self.room())
 
+    def set_aside(self, body: Block) -> Block:
+        """The body with a mark in the place of each arm."""
+
+        def one(stmt: Stmt) -> Block | None:
+            if not isinstance(stmt, Arm):
+                return None
+            self.arms.append(stmt)
+            return (Issue(ARMS, (), (), imm=(("number", len(self.arms) - 1),), loc=stmt.loc),)
+
+        return map_statements(body, one)
+
+    def in_arms(self, marks: Sequence[Stmt]) -> Block:
+        """The statements of arms that follow each other, one of which a thread takes."""
+        out: Block = ()
+        for mark in reversed(marks):
+            number = int(dict(cast("Issue", mark).imm)["number"])
+            arm = self.arms[number]
+            threads = self.t.arm(arm.first, arm.count, LAST_BARRIER - number)
+            part = _Part(threads, self.target, arm.body)
+            facts = (
+                ("first", arm.first),
+                ("threads", arm.count),
+                ("id", threads.barrier),
+            )
+            begin = Issue(ARM, (), (), imm=facts, loc=arm.loc)
+            mine = both(
+                [
+                    compare(BinaryOp.GE, self.t.flat, arm.first),
+                    compare(BinaryOp.LT, self.t.flat, arm.first + arm.count),
+                ]
+            )
+            out = (If(mine, (begin, *part.lower()), orelse=out, loc=arm.loc),)
+        return out
+
     def room(self) -> Callable[[Sequence[Block], int], int]:
         """How many bytes of shared memory are free, given the statements still to come and the
         number of loops around.
         """
         capacity = self.target.capacity(Memory.SHARED)
         most = MOST_SHARED if capacity is None else capacity.amount
+        if self.arms or self.t.count < math.prod(self.t.extents):
+            return lambda later, depth: 0  # what other arms need is not known here
         sizes = {
             s.buffer.name: byte_size(s.buffer)
             for s in statements(self.body)
@@ -212,13 +288,19 @@ class _Launch:
     def block(self, body: Block, *, apart: bool) -> Block:
         """Statements in order; `apart` says that only some threads may get here."""
         out: list[Stmt] = []
+        marks: list[Stmt] = []
         for k, stmt in enumerate(body):
+            if isinstance(stmt, Issue) and stmt.row == ARMS:
+                marks.append(stmt)
+                continue
+            out += self.in_arms(marks)
+            marks = []
             self.nests.later.append(body[k + 1 :])
             out += self.statement(stmt, apart)
             self.nests.later.pop()
             if isinstance(stmt, (Parallel, Store, StoreVector)) and self.feeds_unit(stmt):
                 out.append(Issue("fence.proxy.async", (), (), loc=stmt.loc))
-        return tuple(out)
+        return (*out, *self.in_arms(marks))
 
     def feeds_unit(self, stmt: Stmt) -> bool:
         """Whether a statement writes a tile that wgmma reads: each thread then orders its writes
@@ -277,6 +359,8 @@ class _Launch:
             less = (("step", "dec"), ("registers", FEW))
             consumers = (Issue("setmaxnreg", (), (), imm=more), *consumers)
             producers = (Issue("setmaxnreg", (), (), imm=less), *producers)
+        begin = (("first", 0), ("threads", self.t.count), ("id", self.t.barrier))
+        consumers = (Issue(ARM, (), (), imm=begin), *consumers)
         # Producers stand first, so that what consumers need after their loops can lie where tiles
         # of loops were, all of which have then been handed over.
         others = compare(BinaryOp.GE, self.t.index, self.t.count)

@@ -32,7 +32,7 @@ from tilelang.ir.thread import (
 from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names
-from tilelang.passes.issue import CONSUMERS, READ
+from tilelang.passes.issue import ARM, READ
 from tilelang.passes.simt.conflicts import Access, Threads, meet
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
 
@@ -69,7 +69,8 @@ class _Kernel:
         self.threads = Threads(
             {v.name: n for v, n in zip(kernel.thread_vars, kernel.block, strict=False)}
         )
-        self.count, self.number = math.prod(kernel.block), 0
+        self.count: int = math.prod(kernel.block)
+        self.number: int = 0
         self.lets: dict[str, Expr] = {}
         self.roots: dict[str, Array] = {}
         self.places: dict[str, tuple[int, int]] = {}
@@ -78,24 +79,11 @@ class _Kernel:
         self.written = written | {s.array.name for s in _all(kernel.body) if isinstance(s, At)}
 
     def done(self) -> Kernel:
-        """The kernel with its barriers. Of a kernel with roles, the consumers meet at a barrier of
-        their own; what producers do is ordered by mbarriers.
-        """
-        attrs = dict(self.kernel.attrs)
-        consumers = attrs.pop(CONSUMERS, None)
-        kernel = self.kernel.with_(attrs=tuple(attrs.items()))
-        if consumers is None:
-            return kernel.with_(body=self.block(self.kernel.body, [])[0])
-        *start, roles = self.kernel.body
-        assert isinstance(roles, If)
-        self.count, self.number = consumers, 1
-        name = self.kernel.thread_vars[0].name
-        self.threads = Threads({name: consumers})
-        self.uniform = Uniform(kernel.with_(body=roles.orelse))
-        for stmt in _all((*start, *roles.then)):
-            self.note(stmt)
-        made, _ = self.block(roles.orelse, [])
-        return kernel.with_(body=(*start, roles.with_(orelse=made)), min_blocks=1)
+        """The kernel with its barriers."""
+        body, _ = self.block(self.kernel.body, [])
+        capped = any(isinstance(s, Instr) and s.row == "setmaxnreg" for s in _all(body))
+        # Registers can be moved only where their number at entry is known.
+        return self.kernel.with_(body=body, min_blocks=1 if capped else self.kernel.min_blocks)
 
     # Statements ----------------------------------------------------------------------------------
 
@@ -117,18 +105,45 @@ class _Kernel:
             left = before if dict(stmt.imm)["count"] else [a for a in before if not a.flying]
             return (stmt,), _unique([*left, *landed])
         if isinstance(stmt, (If, For, While)):
-            found = list(self.accesses((stmt,), (), ()))
-            if not found:
-                return self.inside(stmt, before) if self.has_barrier(stmt) else ((stmt,), before)
-            lockstep = isinstance(stmt, For) and stmt.kind is LoopKind.VECTORIZED
-            if (
-                lockstep
-                or self.uniform.is_apart(stmt)
-                or (not self.has_barrier(stmt) and not self.conflict(found, found))
-            ):
-                return self.whole(stmt, found, before)
-            return self.inside(stmt, before)
+            return self.control(stmt, before)
         return self.whole(stmt, list(self.accesses((stmt,), (), ())), before)
+
+    def control(self, stmt: If | For | While, before: list[Access]) -> tuple[Block, list[Access]]:
+        """A statement with others inside."""
+        if isinstance(stmt, If) and any(_arm_of(b) for b in (stmt.then, stmt.orelse)):
+            return self.arms(stmt, before)
+        found = list(self.accesses((stmt,), (), ()))
+        if not found:
+            return self.inside(stmt, before) if self.has_barrier(stmt) else ((stmt,), before)
+        lockstep = isinstance(stmt, For) and stmt.kind is LoopKind.VECTORIZED
+        needs = self.has_barrier(stmt) or self.conflict(found, found)
+        if lockstep or self.uniform.is_apart(stmt) or not needs:
+            return self.whole(stmt, found, before)
+        return self.inside(stmt, before)
+
+    def arms(self, stmt: If, before: list[Access]) -> tuple[Block, list[Access]]:
+        """Arms, whose threads meet at barriers of their own; between arms the author's mbarriers
+        keep order.
+        """
+        found = list(self.accesses((stmt,), (), ()))
+        first: Block = ()
+        if self.count > 1 and self.conflict(before, found):
+            first, before = (self.barrier(stmt),), [a for a in before if a.flying]
+        changes = {name: self.arm(getattr(stmt, name)) for name in ("then", "orelse")}
+        return (*first, stmt.with_(**changes)), _unique([*before, *found])
+
+    def arm(self, body: Block) -> Block:
+        """The statements of an arm with their barriers, or of what follows it."""
+        facts = _arm_of(body)
+        if not facts:
+            inner = [s for s in body if isinstance(s, If) and _arm_of(s.then)]
+            return self.arms(inner[0], [])[0] if len(body) == 1 and inner else body
+        outer = self.threads, self.count, self.number
+        self.threads = Threads(self.threads.extents, facts["first"], facts["threads"])
+        self.count, self.number = facts["threads"], facts["id"]
+        made, _ = self.block(body[1:], [])
+        self.threads, self.count, self.number = outer
+        return made
 
     def whole(
         self, stmt: Stmt, found: list[Access], before: list[Access]
@@ -302,6 +317,12 @@ class _Kernel:
         if a.space is not b.space or x is None or y is None:
             return False
         return x[0] < y[1] and y[0] < x[1]
+
+
+def _arm_of(body: Block) -> dict[str, int]:
+    """The facts of an arm, if these are its statements."""
+    first = body[0] if body else None
+    return dict(first.imm) if isinstance(first, Instr) and first.row == ARM else {}
 
 
 def _touched(stmt: Stmt) -> Iterator[tuple[Array, Expr, int, bool, str]]:

@@ -60,7 +60,7 @@ from tilelang.passes.build import (
     minus,
     plus,
 )
-from tilelang.passes.issue import PLACEMENT, Issue, Roles, TensorBox
+from tilelang.passes.issue import PLACEMENT, Arm, Issue, Roles, TensorBox
 from tilelang.passes.lower_copies import match, view_roots
 from tilelang.passes.lower_parallel import statements, written
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted, static_shape
@@ -183,8 +183,8 @@ class _Specialize:
         for s in statements(body):
             if isinstance(s, (ThreadReturn, While, Break)):
                 yield Declined(s.loc, "a loop may be left before its end")
-            if isinstance(s, SyncThreads) and s.barrier_id is not None:
-                yield Declined(s.loc, "the author uses named barriers")
+            if isinstance(s, Arm) or (isinstance(s, SyncThreads) and s.barrier_id is not None):
+                yield Declined(s.loc, "the author has given threads roles of their own")
         if not any(isinstance(s, Gemm) for loop in loops for s in statements(loop.body)):
             yield Declined(at, "nothing is multiplied in the loop")
         for loop in loops:

@@ -1,0 +1,98 @@
+"""Parts of a block with threads of their own, lowered for a GPU, against the emulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilelang.language as T
+from gpu_build import check_gpu, gpu_program
+from tilelang.errors import TileError
+from tilelang.ir.thread import Instr
+
+RANDOM = np.random.default_rng(2)
+
+
+def barriers(program) -> set[tuple[int, int]]:
+    return {
+        (dict(n.imm)["id"], dict(n.imm)["threads"])
+        for n in program.walk()
+        if isinstance(n, Instr) and n.row == "barrier.sync"
+    }
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("trips", [1, 2, 5])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_a_producer_and_a_consumer_hand_tiles_over(stages, trips, arch):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, trips * 32), "float16"),
+        B: T.Tensor((trips * 32, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((stages, 64, 32), "float16")
+            b = T.alloc_shared((stages, 32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            full = T.alloc_barrier([128] * stages)
+            empty = T.alloc_barrier([128] * stages)
+            with T.ws(0):
+                for k in T.serial(trips):
+                    T.barrier_wait(empty[k % stages], (k // stages + 1) % 2)
+                    depth = slice(k * 32, k * 32 + 32)
+                    T.copy(A[0:64, depth], a[k % stages, :, :])
+                    T.copy(B[depth, 0:64], b[k % stages, :, :])
+                    T.sync_threads()
+                    T.barrier_arrive(full[k % stages])
+            with T.ws(1):
+                T.clear(c)
+                for k in T.serial(trips):
+                    T.barrier_wait(full[k % stages], k // stages % 2)
+                    T.gemm(a[k % stages, :, :], b[k % stages, :, :], c)
+                    T.barrier_arrive(empty[k % stages])
+                T.copy(c, C)
+
+    a = RANDOM.integers(-4, 5, (64, trips * 32)).astype(np.float16)
+    b = RANDOM.integers(-4, 5, (trips * 32, 64)).astype(np.float16)
+    program = check_gpu(kernel, arch=arch, A=a, B=b, C=np.zeros((64, 64), np.float32))
+    assert (15, 128) in barriers(program) or (14, 128) in barriers(program)
+
+
+def test_a_condition_on_the_thread_index_names_its_warps():
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((96,), "float32"), B: T.Tensor((96,), "float32"), S: T.Tensor((2,), "float32")
+    ):
+        with T.Kernel(1, threads=96):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((96,), "float32")
+            r = T.alloc_shared((96,), "float32")
+            f = T.alloc_fragment((96,), "float32")
+            total = T.alloc_fragment((1,), "float32")
+            T.copy(A, s)
+            if tx < 32:
+                for i in T.Parallel(96):
+                    r[i] = s[95 - i]
+            elif tx < 96:
+                T.copy(s, f)
+                T.reduce_sum(f, total, dim=0)
+                for i in T.Parallel(1):
+                    S[i] = total[i]
+            T.copy(r, B)
+
+    a = RANDOM.integers(-9, 10, 96).astype(np.float32)
+    program = check_gpu(kernel, A=a, B=np.zeros(96, np.float32), S=np.zeros(2, np.float32))
+    assert (0, 96) in barriers(program)
+
+
+def test_an_operation_by_a_part_of_a_warp_is_refused():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            if tx < 7:
+                T.copy(A, B)
+
+    with pytest.raises(TileError, match="no range of warps"):
+        gpu_program(kernel.ir)
