@@ -180,7 +180,9 @@ def test_an_assertion_names_its_place(gpu):
 
 
 @pytest.mark.parametrize("name", ["wgmma_gemm", "mma_gemm"])
-@pytest.mark.parametrize("m, n, k", [(128, 128, 64), (256, 384, 320), (1024, 512, 2048)])
+@pytest.mark.parametrize(
+    "m, n, k", [(0, 128, 64), (128, 128, 64), (256, 384, 320), (1024, 512, 2048)]
+)
 def test_hand_written_products(gpu, target, golden_program, name, m, n, k):
     if name == "wgmma_gemm":
         needs(target, cuda_rows.ROWS["wgmma.fence"])

@@ -173,7 +173,12 @@ class _OnDevice:
     def tensor_map(
         self, number: int, address: int, dims: tuple[int, ...], strides: tuple[int, ...]
     ) -> bytes:
-        """The tensor map of an array; those of earlier calls are kept."""
+        """The tensor map of an array; those of earlier calls are kept.
+
+        A tensor without elements has none, and nothing looks at it.
+        """
+        if 0 in dims:
+            return bytes(_MAP_BYTES)
         key = (number, address, dims, strides)
         maps = self._maps
         found = maps.get(key)

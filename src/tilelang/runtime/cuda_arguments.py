@@ -6,6 +6,7 @@ array is copied to the device before the launch and, where the kernel writes it,
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from tilelang.dtypes import DType
-from tilelang.errors import TileTypeError
+from tilelang.errors import TileError, TileTypeError
 from tilelang.ir.tile import Param
 from tilelang.runtime.arguments import Bound, Given, Signature, declared, is_packed
 from tilelang.runtime.arrays import Array, allocate, pack_rows, row_bytes, unpack_rows
@@ -216,4 +217,7 @@ class _Temporary:
 
     def __del__(self) -> None:
         if getattr(self, "address", 0):
-            self.api.free(self.address, 0)
+            with contextlib.suppress(
+                TileError
+            ):  # after an error of the device nothing can be freed
+                self.api.free(self.address, 0)
