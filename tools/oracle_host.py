@@ -8,7 +8,8 @@ each kernel in the order in which the program asks for them, and a last one that
 A program runs as its author wrote it, in a process of its own, with stand-ins: a kernel returns
 tensors of zeros, a comparison of results holds, a benchmark calls its function once and says 1 ms,
 a search takes its first configuration. With `fake`, tensors have shapes and no contents, so that
-no size is too large; with `real`, the sizes that a program offers are lowered (`sizes.py`).
+no size is too large, and the value of an element is made up; with `real`, the sizes that a program
+offers are lowered (`sizes.py`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 MEMORY = 10 << 30
 # A program that uses no processor time ends after this many times its limit.
 WALL = 6
+# The value of an integer element of a tensor that has no contents; a length, mostly.
+ITEM = 128
+
+
+class Shapes(FakeTensorMode):
+    """Tensors without contents; a program that asks for one element gets `ITEM`, 1.0 or True."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Carry out an operation of torch on shapes."""
+        if func is torch.ops.aten._local_scalar_dense.default:
+            dtype = args[0].dtype
+            return True if dtype == torch.bool else 1.0 if dtype.is_floating_point else ITEM
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 class Nothing:
@@ -276,7 +290,7 @@ def run(side: str, path: str, chip: str, how: str, out: Path) -> str:
     install(side, chip, out)
     with contextlib.ExitStack() as stack:
         if how == "fake":
-            stack.enter_context(FakeTensorMode())
+            stack.enter_context(Shapes())
         stack.enter_context(CudaIsCpu())
         try:
             return execute(path, small=how == "real")
@@ -308,7 +322,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     for name in ("tilelang", "tilelang.language", f"oracle_{side}"):
         importlib.import_module(name)
-    with FakeTensorMode(), CudaIsCpu():  # what torch imports for it at first use, imported once
+    with Shapes(), CudaIsCpu():  # what torch imports for it at first use, imported once
         x = torch.randn(4, 4, device="cuda", dtype=torch.float16)
         torch.softmax((x @ x.T).float(), dim=-1).sum()
     for name in ("einops", "triton"):  # what many programs import, where it is installed
