@@ -36,13 +36,15 @@ class Names:
 
     def __init__(self, root: Node) -> None:
         self.taken = {n.name for n in named(root)}
+        self._last: dict[str, int] = {}
 
     def name(self, hint: str) -> str:
         """`hint`, or `hint_1`, `hint_2`, ... where it is taken; from now on the name is taken."""
-        found, n = hint, 0
+        found, n = hint, self._last.get(hint, 0)
         while found in self.taken:
             n += 1
             found = f"{hint}_{n}"
+        self._last[hint] = n
         self.taken.add(found)
         return found
 

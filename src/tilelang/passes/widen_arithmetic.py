@@ -16,6 +16,7 @@ from tilelang.isa.target import Target
 
 F32, I32 = DType("float32"), DType("int32")
 _EXACT = (BinaryOp.MIN, BinaryOp.MAX)
+_EXACT_CALLS = ("abs", "ceil", "floor", "round", "round_away", "trunc")
 
 
 def widen_arithmetic(fn: Function, target: Target) -> Function:
@@ -64,7 +65,7 @@ def _call(node: Call) -> Expr | None:
         wide if same else node.type,
         params=node.params,
     )
-    return _back(inner, node.type, node.fn in ("abs",)) if same else inner
+    return _back(inner, node.type, node.fn in _EXACT_CALLS) if same else inner
 
 
 def _back(e: Expr, dtype: DType, exact: bool) -> Expr:
