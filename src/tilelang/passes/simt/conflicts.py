@@ -86,19 +86,32 @@ class Threads:
         return out
 
 
-def meet(a: Access, b: Access, threads: Threads) -> bool:
-    """Whether two different threads may touch one element, one of them writing it."""
-    if not (a.writes or b.writes) or (a.atomic and b.atomic):
-        return False
-    if not (a.known and b.known):
-        return True
-    try:
-        left, right = _Places(a, threads), _Places(b, threads)
-    except Unknown:
-        return True
-    if left.common != right.common:
-        return not _apart(a, b, left, right)
-    return left.meets(right)
+class Meetings:
+    """Whether accesses meet, for one set of threads; each is worked out once."""
+
+    def __init__(self, threads: Threads) -> None:
+        self.threads = threads
+        self.known: dict[Access, _Places | None] = {}
+
+    def places(self, a: Access) -> _Places | None:
+        """The elements of an access; None where they are not known."""
+        if a not in self.known:
+            try:
+                self.known[a] = _Places(a, self.threads)
+            except Unknown:
+                self.known[a] = None
+        return self.known[a]
+
+    def meet(self, a: Access, b: Access) -> bool:
+        """Whether two different threads may touch one element, one of them writing it."""
+        if not (a.writes or b.writes) or (a.atomic and b.atomic):
+            return False
+        left, right = self.places(a), self.places(b)
+        if not (a.known and b.known) or left is None or right is None:
+            return True
+        if left.common != right.common:
+            return not _apart(left, right)
+        return left.meets(right)
 
 
 class _Places:
@@ -141,37 +154,47 @@ class _Places:
             except Unknown:
                 continue
         who = np.broadcast_to(np.arange(threads.count).reshape(-1, *[1] * len(a.rounds)), shape)
-        index, who = np.broadcast_to(index, shape)[holds], who[holds]
-        elements = (index[:, None] + np.arange(a.count)).reshape(-1)
-        return elements, np.repeat(who, a.count)
+        self.count = a.count
+        return np.broadcast_to(index, shape)[holds], who[holds]
 
     def meets(self, other: _Places) -> bool:
         """Whether an element of one is touched by another thread in the other."""
-        if not self.elements.size or not other.elements.size:
+        mine, who = self.in_units(other)
+        theirs, others = other.in_units(self)
+        if not mine.size or not theirs.size:
             return False
-        low = min(self.elements.min(), other.elements.min())
-        high = max(self.elements.max(), other.elements.max())
+        low = min(mine.min(), theirs.min())
+        high = max(mine.max(), theirs.max())
         if high - low > 4 * MOST:
             return True
-        least = np.full(int(high - low) + 1, np.iinfo(np.int64).max)
-        most = np.full(int(high - low) + 1, -1)
-        np.minimum.at(least, self.elements - low, self.who)
-        np.maximum.at(most, self.elements - low, self.who)
-        at = other.elements - low
-        touched = most[at] >= 0
-        alone = (least[at] == other.who) & (most[at] == other.who)
-        return bool((touched & ~alone).any())
+        owner = np.full(int(high - low) + 1, -1)
+        shared = np.zeros(int(high - low) + 1, bool)
+        owner[mine - low] = who
+        several = owner[mine - low] != who
+        shared[mine[several] - low] = True
+        at = theirs - low
+        return bool(((owner[at] >= 0) & ((owner[at] != others) | shared[at])).any())
+
+    def in_units(self, other: _Places) -> tuple[Values, Values]:
+        """Every element and who touches it; groups count as one where both have groups of the same
+        size that begin at multiples of it.
+        """
+        n = self.count
+        grouped = n == other.count and not (self.elements % n).any()
+        if n == 1 or (grouped and not (other.elements % n).any()):
+            return self.elements // n, self.who
+        every = (self.elements[:, None] + np.arange(n)).reshape(-1)
+        return every, np.repeat(self.who, n)
 
     def span(self) -> tuple[int, int]:
         """The lowest and the highest element, without the shared offset."""
         if not self.elements.size:
             return 0, -1
-        return int(self.elements.min()), int(self.elements.max())
+        return int(self.elements.min()), int(self.elements.max()) + self.count - 1
 
 
-def _apart(a: Access, b: Access, left: _Places, right: _Places) -> bool:
+def _apart(left: _Places, right: _Places) -> bool:
     """Whether offsets keep two accesses apart: stages of a buffer that is used in turn."""
-    del a, b
     x, y = dict(left.common[0]), dict(right.common[0])
     atoms = [e for e in dict.fromkeys((*x, *y)) if x.get(e, 0) != y.get(e, 0)]
     names = sorted({n.name for e in atoms for n in e.walk() if isinstance(n, Var)})

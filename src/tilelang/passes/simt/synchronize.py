@@ -33,7 +33,7 @@ from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names
 from tilelang.passes.issue import ARM, READ
-from tilelang.passes.simt.conflicts import Access, Threads, meet
+from tilelang.passes.simt.conflicts import Access, Meetings, Threads
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
 
 WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
@@ -72,9 +72,11 @@ class _Kernel:
         self.count: int = math.prod(kernel.block)
         self.number: int = 0
         self.lets: dict[str, Expr] = {}
+        self.spelled: dict[Expr, Expr] = {}
         self.roots: dict[str, Array] = {}
         self.places: dict[str, tuple[int, int]] = {}
-        self.tested: dict[tuple[Access, Access], bool] = {}
+        self.tested: dict[tuple[Access, Access, int], bool] = {}
+        self.meetings = Meetings(self.threads)
         written = {a.name for s in _all(kernel.body) for a in _written(s)}
         self.written = written | {s.array.name for s in _all(kernel.body) if isinstance(s, At)}
 
@@ -138,11 +140,12 @@ class _Kernel:
         if not facts:
             inner = [s for s in body if isinstance(s, If) and _arm_of(s.then)]
             return self.arms(inner[0], [])[0] if len(body) == 1 and inner else body
-        outer = self.threads, self.count, self.number
+        outer = self.threads, self.count, self.number, self.meetings
         self.threads = Threads(self.threads.extents, facts["first"], facts["threads"])
+        self.meetings = Meetings(self.threads)
         self.count, self.number = facts["threads"], facts["id"]
         made, _ = self.block(body[1:], [])
-        self.threads, self.count, self.number = outer
+        self.threads, self.count, self.number, self.meetings = outer
         return made
 
     def whole(
@@ -266,22 +269,27 @@ class _Kernel:
         return array.space is Space.SHARED
 
     def expanded(self, e: Expr) -> Expr:
-        """An expression with names that differ between threads replaced by what they stand for."""
-        for _ in range(32):
-            values = {
-                n.name: self.lets[n.name]
-                for n in e.walk()
-                if isinstance(n, Var)
-                and n.name in self.lets
-                and not any(isinstance(x, Elem) for x in self.lets[n.name].walk())
-            }
-            if not values:
-                return e
-            if isinstance(e, Var):
-                e = values[e.name]
-            else:
-                e = e.rewrite(lambda n, v=values: v.get(n.name) if isinstance(n, Var) else None)
-        return e
+        """An expression with names replaced by what they stand for, but for what is read."""
+        found = self.spelled.get(e)
+        if found is None:
+            found = self.spelled[e] = self.spell(e)
+        return found
+
+    def spell(self, e: Expr) -> Expr:
+        """`expanded`, for what has not been seen before. A name is defined before it is used, and
+        once.
+        """
+        names = {n.name for n in e.walk() if isinstance(n, Var) and n.name in self.lets}
+        values = {
+            name: self.expanded(self.lets[name])
+            for name in names
+            if not any(isinstance(x, Elem) for x in self.lets[name].walk())
+        }
+        if isinstance(e, Var):
+            return values.get(e.name, e)
+        if not values:
+            return e
+        return e.rewrite(lambda n: values.get(n.name) if isinstance(n, Var) else None)
 
     # Conflicts -----------------------------------------------------------------------------------
 
@@ -296,10 +304,10 @@ class _Kernel:
             return self.overlap(a.array, b.array)
         if self.differs(a) or self.differs(b):
             return not (a.atomic and b.atomic)
-        key = (a, b)
+        key = (a, b, self.number)
         found = self.tested.get(key)
         if found is None:
-            found = self.tested[key] = meet(a, b, self.threads)
+            found = self.tested[key] = self.meetings.meet(a, b)
         return found
 
     def differs(self, a: Access) -> bool:
