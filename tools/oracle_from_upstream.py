@@ -34,6 +34,7 @@ class Upstream:
         made = {key: self.view(view) for key, view in views.items()}
         self.views = made
         self.reducers: dict[str, str] = {}
+        self.threads: list[str] = []
         self.rank: Form = ["fn", "block_rank_in_cluster", INT32, []]
         self.side = Side(made)
         for p in params:
@@ -100,6 +101,9 @@ class Upstream:
 
     def _for(self, s: Form, top: Body) -> list[Stmt]:
         _, kind, _, var, dtype, start, extent, step, notes, body = s
+        if kind == "thread" and s[2].startswith("threadIdx"):  # a name for the thread index
+            thread = ["var", self.threads["xyz".index(s[2][-1])]]
+            return [Stmt("let", {"value": thread}, [(var, dtype)]), *self.body(body, top)]
         if kind == "thread":
             return self._launch(s)
         self.side.dtypes[var] = dtype
@@ -118,11 +122,13 @@ class Upstream:
             names.append((var, dtype))
             self.side.dtypes[var] = dtype
         threads: list[Any] = []
+        self.threads = []
         self.rank = _rank([["var", n] for n, _ in names], body)
         rest: list[Form] = []
         for x in body:
             if x[0] == "let" and x[3][:2] == ["call", "tl.launch_thread_idx"]:
                 names.append((x[1], x[2]))
+                self.threads.append(x[1])
             elif x[:2] == ["block attr", "tl.launch_threads"]:
                 threads = x[2]
             else:

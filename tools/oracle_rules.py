@@ -28,6 +28,7 @@ the rule stands here, once:
 15. The rank of a block in its cluster is arithmetic on block indices here, a function upstream.
 16. An update of a reducer of the first version is a statement of its own here, a store upstream.
 17. An extent of a region between two names is a number where their difference is one.
+18. A loop bound to a thread index gives that index a name here.
 """
 
 from __future__ import annotations
