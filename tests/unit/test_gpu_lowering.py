@@ -372,3 +372,16 @@ def test_every_kernel_has_a_block_of_the_threads_asked_for():
 
     program = check_gpu(kernel, B=np.zeros((4, 8), np.int32))
     assert [k.block for k in kernels_of(program)] == [(8, 4)]
+
+
+def test_a_kernel_that_needs_too_much_shared_memory_is_refused_with_its_largest_arrays():
+    @T.prim_func
+    def kernel(A: T.Tensor((256, 256), "float32"), B: T.Tensor((256, 256), "float32")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((256, 256), "float32")
+            T.copy(A, s)
+            T.copy(s, B)
+
+    with pytest.raises(TileError, match="needs more shared memory than a block") as found:
+        gpu_program(kernel.ir)
+    assert "s 262,144" in str(found.value)

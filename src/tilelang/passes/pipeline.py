@@ -28,6 +28,7 @@ from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.simt.arms import find_arms
 from tilelang.passes.simt.demote_fragments import demote_fragments
+from tilelang.passes.simt.fit_memory import fit_memory
 from tilelang.passes.simt.plain_tiles import plain_tiles
 from tilelang.passes.simt.rasterize import rasterize
 from tilelang.passes.simt.software_pipeline import software_pipeline
@@ -80,6 +81,7 @@ MANY_THREADS: tuple[Pass, ...] = (
     lower_thread_memory,  # the thread stage: flat arrays, guards, kernels
     vectorize,  # neighbouring elements are read and written as vectors; no loops in lockstep
     plan_memory,  # every shared array has its place
+    fit_memory,  # and all of them fit
     synchronize,  # threads meet before they use what others have written
 )
 """For a machine on which many threads run a block."""
