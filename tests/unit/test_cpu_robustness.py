@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.errors import TileError
 
 n = T.dynamic("n")
 
@@ -18,7 +20,11 @@ def native(fn, **options):
 
 
 def alone(program: str) -> str:
-    """What a program prints in a process of its own, which must end well."""
+    """What a program prints in a process of its own, which must end well. This file is `t`."""
+    here = str(Path(__file__).parent)
+    program = (
+        f"import sys; sys.path.insert(0, {here!r})\nimport test_cpu_robustness as t\n{program}"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120
     )
@@ -47,3 +53,81 @@ def test_infinity_is_a_whole_number(name, dtype):
     tilelang.compile(whole, target="emulate")(a, c)
     assert np.isinf(b[:2].astype(np.float32)).all()
     assert b.tobytes() == c.tobytes()
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def add_one(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+    with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
+        for i in T.Parallel(64):
+            B[bx * 64 + i] = A[bx * 64 + i] + 1
+
+
+def places(shape, strides):
+    return np.lib.stride_tricks.as_strided(np.zeros(200, np.float32), shape, strides)
+
+
+@T.prim_func
+def count(A: T.Tensor((2, 3), "float32")):
+    with T.Kernel(1, threads=32):
+        for i, j in T.Parallel(2, 3):
+            A[i, j] = 3 * i + j
+
+
+def test_elements_that_share_places_are_not_written():
+    kernel = native(count)
+    for strides in [(0, 4), (4, 4), (8, 4), (6, 4), (-4, 4), (4, 2)]:
+        with pytest.raises(TileError, match="share storage"):
+            kernel(places((2, 3), strides))
+    for strides in [(12, 4), (4, 8), (400, 100), (12, 8), (20, 8), (-12, 4)]:
+        a = places((2, 3), strides) if min(strides) > 0 else np.zeros((2, 3), np.float32)[::-1]
+        kernel(a)
+        np.testing.assert_array_equal(a, np.arange(6).reshape(2, 3))
+
+
+def test_an_output_of_vectors_is_an_argument_of_the_next_call():
+    @T.prim_func
+    def same(A: T.Tensor((3,), "float32x2"), B: T.Tensor((3,), "float32x2")):
+        with T.Kernel(1, threads=32):
+            T.copy(A, B)
+
+    kernel = native(same, out_idx=-1)
+    a = np.arange(6, dtype=np.float32)
+    for _ in range(2):
+        b = kernel(a)
+        c = kernel(b)
+        assert c.ravel().tolist() == b.ravel().tolist() == a.tolist()
+    with pytest.raises(TileError, match="rank"):
+        kernel(a.reshape(2, 3))
+
+
+@T.prim_func
+def iota(n: T.int32, A: T.Tensor((T.dynamic("n"),), "int32")):
+    with T.Kernel(1, threads=32):
+        for i in T.serial(n):
+            A[i] = i
+
+
+def test_outputs_without_inputs_follow_the_framework_that_is_loaded():
+    pytest.importorskip("torch")
+    said = alone(
+        "kernel = t.native(t.iota, out_idx=-1)\n"
+        "print(*(type(kernel(3)).__module__ for _ in range(3)))\n"
+        "import torch\n"
+        "print(*(type(kernel(3)).__module__ for _ in range(3)))\n"
+    )
+    assert said.split() == 3 * ["numpy"] + 3 * ["torch"]
+
+
+def test_a_launch_imports_nothing():
+    # Another thread may be importing while this one forks: the child would wait for its lock.
+    said = alone(
+        "import numpy as np\n"
+        "kernel, a = t.native(t.add_one), np.zeros(9, np.float32)\n"
+        "loaded = set(sys.modules)\n"
+        "kernel(a, a), kernel(a, a)\n"
+        "print(a[0], *sorted(set(sys.modules) - loaded))"
+    )
+    assert said == "2.0\n"

@@ -27,6 +27,7 @@ from tilelang.runtime.arrays import (
     allocate,
     default_framework,
     describe_object,
+    overlapping,
     pack_rows,
     row_bytes,
     unpack_rows,
@@ -212,6 +213,8 @@ class Signature:
                 cls=TileTypeError,
                 way_out=_cast_hint(want),
             )
+        if want.lanes > 1 and len(shape) == len(extents) + 1 and shape[-1] == want.lanes:
+            return shape[:-1]  # an axis for the lanes, as outputs have it
         if len(shape) != len(extents):
             raise self._bad(
                 p,
@@ -322,9 +325,7 @@ class Signature:
         """The array as the kernel declares it: itself, or a copy that is copied back."""
         if storage.flags.c_contiguous:
             return storage
-        if written and any(
-            n > 1 and s == 0 for n, s in zip(storage.shape, storage.strides, strict=True)
-        ):
+        if written and overlapping(storage):
             raise self._bad(
                 p,
                 "the kernel writes to an array whose elements share storage",

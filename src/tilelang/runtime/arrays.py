@@ -54,7 +54,8 @@ def adopt(x: Any, where: str) -> Array:
 
     TileTypeError for what is no array in host memory.
     """
-    if isinstance(x, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # nothing is imported in a launch
+    if masked is not None and isinstance(x, getattr(masked, "MaskedArray", ())):
         raise _refused(where, "a masked array", help="pass `x.filled(value)`")
     if isinstance(x, np.ndarray):
         storage = cast("Storage", x)
@@ -148,6 +149,24 @@ def allocate(
 def default_framework() -> str:
     """Where outputs live when no argument is an array: torch if it is imported, else NumPy."""
     return "torch" if _torch() is not None else "numpy"
+
+
+def overlapping(x: Storage) -> bool:
+    """Whether two elements of an array are in one place."""
+    axes = sorted((abs(s), n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1)
+    if x.size < 2 or axes[0][0] == 0:
+        return x.size > 1
+    extent = x.itemsize
+    for stride, n in axes:
+        if stride < extent:
+            break  # axes that interleave: only the places themselves tell
+        extent += stride * (n - 1)
+    else:
+        return False
+    places = np.zeros((), np.int64)
+    for stride, n in axes:
+        places = np.add.outer(places, np.arange(n) * stride)
+    return bool((np.diff(np.sort(places, axis=None)) < x.itemsize).any())
 
 
 def row_bytes(count: int, dtype: DType) -> int:

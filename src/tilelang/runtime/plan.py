@@ -18,7 +18,7 @@ import numpy as np
 from tilelang.dtypes import DType
 from tilelang.ir.tile import Param
 from tilelang.runtime.arguments import MISSED, Bound, Signature
-from tilelang.runtime.arrays import allocate
+from tilelang.runtime.arrays import allocate, default_framework
 from tilelang.runtime.native import NativeProgram, address_of, packer
 
 MANY = 256
@@ -31,12 +31,15 @@ _addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
 
 @dataclass(frozen=True)
 class Output:
-    """An output that the call allocates: its slot, shape in scalars, type and framework."""
+    """An output that the call allocates: its slot, shape in scalars, type and framework.
+
+    Without a framework it is what the program uses by then.
+    """
 
     slot: int
     shape: tuple[int, ...]
     dtype: DType
-    framework: str
+    framework: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class Plan:
             return []
         results: list[Any] = []
         for out in self.outputs:
-            result, storage = allocate(out.shape, out.dtype, out.framework, poisoned=False)
+            framework = out.framework or default_framework()
+            result, storage = allocate(out.shape, out.dtype, framework, poisoned=False)
             slots[out.slot] = address_of(storage)
             results.append(result)
         self.program.call(slots)
@@ -114,7 +118,10 @@ class Plans:
                 return None
             if x is not None:
                 getters.append((order[p.name], k, get))
-        framework = bound.framework
+        given = any(
+            p.buffer is not None and x is not None for p, x in zip(self._params, args, strict=True)
+        )
+        framework = bound.framework if given else None
         outputs = [
             Output(order[p.name], storage.shape, DType(p.buffer.dtype).base, framework)
             for p in (fn.params[n] for n in self.signature.outputs)
