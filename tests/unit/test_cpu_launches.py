@@ -224,3 +224,20 @@ def test_a_cluster_of_one_block_is_a_block():
     a, b = np.arange(64, dtype=np.float32), np.zeros((2, 64), np.float32)
     native(cluster_of_one)(a, b)
     np.testing.assert_array_equal(b, np.stack([a[::-1], a[::-1] + 1]))
+
+
+@T.prim_func
+def first_of(C: T.Tensor((1,), "float32"), p: T.ptr):
+    with T.Kernel(1, threads=1):
+        A = T.make_tensor(p, (1000,), "float32")
+        C[0] = A[0]
+
+
+@pytest.mark.parametrize("address", [0, 64, 0x7F00_0000_0000_0000, "after"])
+def test_an_address_of_nothing_is_an_error(address):
+    kernel, x, c = native(first_of), np.full(1000, 5, np.float32), np.zeros(1, np.float32)
+    with pytest.raises(TileError, match="the address of A is not in the memory") as caught:
+        kernel(c, x.ctypes.data + (1 << 40) if address == "after" else address)
+    assert lines(caught).file.endswith("test_cpu_launches.py")
+    kernel(c, x.ctypes.data)
+    assert c[0] == 5

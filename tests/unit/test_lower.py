@@ -25,6 +25,7 @@ from thread_interpreter import AssertionFailed, run
 from tilelang.dtypes import DType
 from tilelang.errors import TileError
 from tilelang.ir.expr import BOOL, AtomicLoad, Bitcast, Const, LoadVector, Select
+from tilelang.ir.special import ReducerFinalize, ReducerInit, ReducerUpdate
 from tilelang.ir.sync import (
     AsyncCopy,
     CommitGroup,
@@ -558,6 +559,24 @@ def test_what_one_thread_cannot_do_is_refused_by_name(stmt, name):
 def test_a_buffer_on_chip_of_runtime_size_is_refused():
     s = buf("s", F32, n, scope="shared.dyn")
     assert "constant extents" in refused(Alloc(s), dynamic=(n,)).expected
+
+
+def test_a_reducer_that_cannot_be_open_is_an_error():
+    acc, C = buf("acc", F32, 2, scope="local.reducer"), buf("C", F32, 2)
+    first, last = ReducerInit(acc, ReduceOp.SUM), ReducerFinalize(acc, reg(C), op=ReduceOp.SUM)
+    update = ReducerUpdate(acc, (i,), Const(1.0, F32), op=ReduceOp.SUM)
+    nest = Parallel((i,), (e(2),), (update,))
+    some = For(k, e(0), e(3), (first, nest, last))
+    lowered(kernel([C], Alloc(acc), first, some, threads=(32,)))  # opened again in each round
+    wrong = [
+        ((nest, first, last), "not open"),
+        ((first, last, nest), "not open"),
+        ((some, For(j, e(0), e(3), (nest, last))), "not open"),
+        ((first, For(i, e(0), e(2), (update,)), last), "outside T.Parallel"),
+        ((Parallel((i,), (e(2),), (first,)),), "inside T.Parallel"),
+    ]
+    for body, message in wrong:
+        assert message in refused(Alloc(acc), *body).message
 
 
 def test_a_target_without_lowering_is_named():

@@ -7,6 +7,7 @@ and jumps to the exit of the function; nothing traps.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,6 +44,7 @@ from tilelang.targets.cpu.text import Code, Value, number
 from tilelang.targets.cpu.types import element_type, value_type
 
 ARENA_ALIGN = 64
+MS_ASYNC = 1  # on Linux and macOS
 
 
 @dataclass
@@ -149,8 +151,28 @@ class Statements:
             pointer = self.x.memory.address(source, self.x.index(stmt.address.index))
             self.x.places[array.name] = Place(pointer, array.type, source.scope, source.depth)
             return
-        pointer = self.code.cast("inttoptr", self.x.of(stmt.address), "ptr")
+        address = self.x.of(stmt.address)
+        self.mapped(stmt, address)
+        pointer = self.code.cast("inttoptr", address, "ptr")
         self.x.places[array.name] = Place(pointer, array.type, "")
+
+    def mapped(self, stmt: At, address: Value) -> None:
+        """The memory at an address that the author gave is there, as the operating system says: of
+        an array with strides the first element. `msync` fails for pages that are not mapped, and
+        with MS_ASYNC does nothing else.
+        """
+        code, array = self.code, stmt.array
+        count = number("i64", 1) if array.size is None else self.widened(array.size)
+        size = code.op("mul", count, number("i64", array.type.numpy.itemsize))
+        within = code.op("and", address, number("i64", mmap.PAGESIZE - 1))
+        page = code.cast("inttoptr", code.op("sub", address, within), "ptr")
+        sync = code.module.declare("msync", "i32", ["ptr", "i64", "i32"])
+        length = code.op("add", size, within)
+        found = code.call(sync, "i32", [page, length, number("i32", MS_ASYNC)])
+        there = code.op("and", code.compare("eq", found, number("i32", 0)), nonzero(code, address))
+        empty = code.compare("sle", size, number("i64", 0))
+        message = f"the address of {array.name} is not in the memory of this process"
+        self.check(code.op("or", there, empty), Failure(message, stmt.loc, "argument"))
 
     # Control flow --------------------------------------------------------------------------------
 
@@ -360,6 +382,11 @@ class Statements:
             self.widened(order),
             Where(self.block_index),
         )
+
+
+def nonzero(code: Code, value: Value) -> Value:
+    """Whether an integer is not 0."""
+    return code.compare("ne", value, number(value.type, 0))
 
 
 def outside(pointer: Value, array: Array) -> Place:
