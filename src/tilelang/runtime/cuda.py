@@ -74,14 +74,12 @@ def _parameter(p: DType | str | None) -> tuple[str, int, int]:
     return (code if p.is_int else "?" if p.is_bool else code.upper()), size, size
 
 
-class _Kernel:
-    """One kernel on one device: everything that a launch needs, prepared."""
+class Prepared:
+    """One kernel on one device with everything that a launch needs; `handle` is the driver's."""
 
-    def __init__(self, facts: KernelFacts, module: int) -> None:
-        api = driver()
+    def __init__(self, facts: KernelFacts, handle: int) -> None:
         self.facts = facts
-        cluster = int(np.prod(facts.cluster)) if facts.cluster else 1
-        self.handle = api.function(module, facts.symbol, shared=facts.shared, cluster=cluster)
+        self.handle = handle
         self.packing, offsets = _packed(facts.params, facts.reports)
         self.narrow = {
             k: p
@@ -106,25 +104,39 @@ class _Kernel:
         if self.attrs is not None:
             self.config.attrs = ctypes.addressof(self.attrs)
             self.config.count = len(self.attrs)
-        self.at = ctypes.addressof(self.config)
-        self.params_at = ctypes.addressof(self.pointers)
+        places = (ctypes.addressof(self.config), handle, ctypes.addressof(self.pointers))
+        self.arguments = tuple(map(ctypes.c_void_p, places))
+
+    def launch(self, index: int) -> None:
+        """Launch as `config` and `block` say, on the device `index`, which is the current one."""
+        api, facts, c = driver(), self.facts, self.config
+        code = api.launch_kernel(*self.arguments, None)
+        if code == NO_CONTEXT:  # a thread in which nothing of CUDA has run yet
+            api.use(index)
+            code = api.launch_kernel(*self.arguments, None)
+        if code:
+            grid = (c.grid_x, c.grid_y, c.grid_z)
+            shape = f"grid {grid}, block {facts.block}, {facts.shared} bytes of shared memory"
+            raise api.failed(code, f"launching the kernel {facts.name} ({shape})")
+
+
+def _prepared(facts: KernelFacts, module: int) -> Prepared:
+    cluster = math.prod(facts.cluster)
+    handle = driver().function(module, facts.symbol, shared=facts.shared, cluster=cluster)
+    return Prepared(facts, handle)
 
 
 Launcher = Callable[..., None]
 
 
-def _launcher(kernel: _Kernel, record: int) -> Launcher:
+def _launcher(kernel: Prepared, record: int) -> Launcher:
     """What the text of the host level calls: `launch(host, x, y, z, *args)`."""
-    api, facts, config = driver(), kernel.facts, kernel.config
-    pack, block = kernel.packing.pack_into, kernel.block
-    call = api.launch_kernel
-    at, handle, params = map(ctypes.c_void_p, (kernel.at, kernel.handle, kernel.params_at))
-    tail = (record,) if facts.reports else ()
+    config, pack, block = kernel.config, kernel.packing.pack_into, kernel.block
+    tail = (record,) if kernel.facts.reports else ()
     narrow = kernel.narrow
-
     before = (0, 0, 0, -1)
 
-    def launch(host: _OnDevice, x: int, y: int, z: int, *args: Any) -> None:
+    def launch(host: OnDevice, x: int, y: int, z: int, *args: Any) -> None:
         """Launch the kernel; a grid without blocks is none."""
         nonlocal before
         now = (x, y, z, host.stream)
@@ -135,24 +147,18 @@ def _launcher(kernel: _Kernel, record: int) -> Launcher:
         if narrow:
             args = tuple(_word(a, narrow[k]) if k in narrow else a for k, a in enumerate(args))
         pack(block, 0, *args, *tail)
-        code = call(at, handle, params, None)
-        if code == NO_CONTEXT:  # a thread in which nothing of CUDA has run yet
-            api.use(host.index)
-            code = call(at, handle, params, None)
-        if code:
-            grid = f"grid {(x, y, z)}, block {facts.block}, {facts.shared} bytes of shared memory"
-            raise api.failed(code, f"launching the kernel {facts.name} ({grid})")
+        kernel.launch(host.index)
 
     return launch
 
 
-class _OnDevice:
+class OnDevice:
     """A program on one device; the text of the host level calls it `host`.
 
     One call at a time uses it: `stream` is that of the call.
     """
 
-    __slots__ = ("_kernels", "_maps", "_program", "index", "record", "run", "stream", "workspaces")
+    __slots__ = ("_maps", "_program", "index", "kernels", "record", "run", "stream", "workspaces")
 
     def __init__(self, program: CudaProgram, index: int) -> None:
         api, built = driver(), program.built
@@ -164,8 +170,8 @@ class _OnDevice:
         self.record = api.pinned(_RECORD.size) if program.asserts else 0
         module = api.load(program.cubin.code)
         names: dict[str, Any] = dict(HELPERS)
-        self._kernels = [_Kernel(facts, module) for facts in built.kernels]  # they own memory
-        for k, kernel in enumerate(self._kernels):
+        self.kernels = [_prepared(facts, module) for facts in built.kernels]
+        for k, kernel in enumerate(self.kernels):
             names[f"launch{k}"] = _launcher(kernel, self.record)
         exec(program.host_code, names)
         self.run: Callable[..., None] = names["run"]
@@ -230,7 +236,7 @@ class CudaProgram:
         self.built = built
         self.cubin = cubin
         self.decided: list[str] = []
-        self._devices: dict[int, _OnDevice] = {}
+        self._devices: dict[int, OnDevice] = {}
         self.lock = threading.RLock()
         self.host_code = compile(built.host.text, f"<host level of {built.name}>", "exec")
         self.asserts = any(k.reports for k in built.kernels)
@@ -309,11 +315,11 @@ class CudaProgram:
         if self.speaks and not self.api.is_capturing(stream):
             self._look(at, stream)
 
-    def on(self, device: int) -> _OnDevice:
+    def on(self, device: int) -> OnDevice:
         """The program on a device, which is loaded there if it was not; under the lock."""
         return self._devices.get(device) or self._load(device)
 
-    def _load(self, device: int) -> _OnDevice:
+    def _load(self, device: int) -> OnDevice:
         api = self.api
         api.use(device)
         found = api.device(device)
@@ -325,10 +331,10 @@ class CudaProgram:
                 expected=f"a device of {self.cubin.arch}",
                 got=f"{found.name} (device {device}), which is {found.arch}",
             )
-        made = self._devices[device] = _OnDevice(self, device)
+        made = self._devices[device] = OnDevice(self, device)
         return made
 
-    def _look(self, at: _OnDevice, stream: int) -> None:
+    def _look(self, at: OnDevice, stream: int) -> None:
         """Wait for the launch and raise what its record says."""
         trouble: TileError | None = None
         try:

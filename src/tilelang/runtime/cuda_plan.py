@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tilelang.ir.tile import Param
 from tilelang.runtime.arguments import MISSED, Bound, Signature
-from tilelang.runtime.cuda import CudaProgram
+from tilelang.runtime.cuda import CudaProgram, OnDevice, Prepared
 from tilelang.runtime.cuda_arguments import ALIGN
 from tilelang.runtime.cuda_arrays import DeviceArray
+from tilelang.targets.cuda.driver import driver
+from tilelang.targets.cuda.host import HELPERS
 
 MANY = 256
 """Plans that one kernel keeps."""
@@ -62,10 +65,10 @@ class CudaPlans:
         torch = sys.modules.get("torch")
         if torch is None:
             return None
-        out: list[Hashable] = []
+        out: list[Hashable] = [threading.get_ident()]
         for x, by_value in zip(args, self._by_value, strict=True):
             if type(x) is torch.Tensor:
-                out.append((x.dtype, x.shape, x.stride(), x.device))
+                out.append((x.dtype, x.shape, x.stride(), x.device, x.requires_grad))
             elif x is None or isinstance(x, (bool, int, float)):
                 out.append((type(x), x if by_value else 0))
             else:
@@ -110,11 +113,11 @@ class _Writer:
             "stream_of": torch._C._cuda_getCurrentRawStream,
             "device_now": torch._C._cuda_getDevice,
             "call_here": program.call_here,
-            "lock": program.lock,
             "MISSED": MISSED,
         }
         self.args: list[str] = []
         self.guards: list[str] = []
+        self.tensors: dict[str, Any] = {}
         self.addresses: list[str] = []
         self.before: list[str] = []
         self.results: list[str] = []
@@ -151,18 +154,28 @@ class _Writer:
         return True
 
     def tensor(self, name: str, x: Any) -> None:
-        """What a tensor must look like."""
-        shape = self.constant(x.shape)
-        plain = x.is_contiguous()
-        strides = "" if plain else self.constant(x.stride())
-        self.guards += [
-            f"type({name}) is Tensor",
-            f"{name}.dtype is {self.constant(x.dtype)}",
-            f"{name}.shape == {shape}",
-            f"{name}.is_contiguous()" if plain else f"{name}.stride() == {strides}",
-            f"{name}.get_device() == {x.get_device()}",
-        ]
+        """A tensor that must look like `x`."""
+        self.tensors[name] = x
         self.addresses.append(f"p{name}")
+
+    def tensor_guards(self) -> list[str]:
+        """What tensors must look like: by torch's own guards, which look at all in one call where
+        this torch has them (it makes them for torch.compile), else attribute by attribute.
+        """
+        check = _torch_guards(list(self.tensors.values()))
+        if check is not None:
+            self.names["check"] = check
+            return [f"check({', '.join(self.tensors)})"]
+        out: list[str] = []
+        for name, x in self.tensors.items():
+            out += [
+                f"type({name}) is Tensor",
+                f"{name}.dtype is {self.constant(x.dtype)}",
+                f"{name}.shape == {self.constant(x.shape)}",
+                f"{name}.stride() == {self.constant(x.stride())}",
+                f"{name}.get_device() == {x.get_device()}",
+            ]
+        return out
 
     def output(self, parameter: str, made: Any) -> None:
         """A tensor that the call allocates, like `made`."""
@@ -175,32 +188,133 @@ class _Writer:
 
     def plan(self) -> Call:
         """The function of the texts."""
-        program, device = self.program, self.device
-        args = ", ".join(self.args)
-        values = ", ".join(self.values[name] for name, _ in program.built.slots)
+        device, args = self.device, ", ".join(self.args)
         result = self.results[0] if len(self.results) == 1 else f"[{', '.join(self.results)}]"
         aligned = " | ".join(self.addresses) or "0"
-        simple = not program.speaks and "host.workspace" not in program.built.host.text
-        self.names["host"] = at = program.on(device)
-        self.names["run"] = at.run
-        begin = (
-            [
-                "with lock:",
-                f"    host.stream = stream_of({device})",
-                f"    run(host, {values})",
-            ]
-            if simple
-            else [f"call_here(({values},), {device}, stream_of({device}))"]
-        )
+        # The arguments of a launch lie in memory of the plan, so a plan is of one thread.
+        self.names |= {"thread": threading.get_ident, "own": threading.get_ident()}
+        guards = ["thread() == own", *self.tensor_guards(), *self.guards]
         lines = [
             f"def plan({args}):",
-            f"    if not ({' and '.join(self.guards) or 'True'}):",
+            f"    if not ({' and '.join(guards)}):",
             "        return MISSED",
             *(f"    {name} = {name[1:]}.data_ptr()" for name in self.addresses),
             f"    if ({aligned}) & {ALIGN - 1} or device_now() != {device}:",
             "        return MISSED",
-            *(f"    {line}" for line in [*self.before, *begin]),
+            *(f"    {line}" for line in [*self.before, *(self._recorded() or self._full())]),
             f"    return {result}",
         ]
         exec(compile("\n".join(lines), "<launch plan>", "exec"), self.names)
         return self.names["plan"]
+
+    def _full(self) -> list[str]:
+        """The call of the host level."""
+        values = ", ".join(self.values[name] for name, _ in self.program.built.slots)
+        return [f"call_here(({values},), {self.device}, stream_of({self.device}))"]
+
+    def _recorded(self) -> list[str]:
+        """The launches that the host level makes, where addresses and scalars only pass through it:
+        all else, the grids too, is the same in every call that the plan is for.
+        """
+        program = self.program
+        if program.speaks:
+            return []
+        at = program.on(self.device)
+        recorder = Recorder(at)
+        try:
+            recorder.run(program, [self.values[name] for name, _ in program.built.slots])
+        except (NotImplementedError, TypeError):
+            return []
+        if any(at.kernels[k].narrow for k, _, _ in recorder.launches):
+            return []
+        self.names |= recorder.names | {"device": self.device, "call": driver().launch_kernel}
+        lines = [f"stream = stream_of({self.device})"]
+        for j, (k, grid, args) in enumerate(recorder.launches):
+            kernel = Prepared(at.kernels[k].facts, at.kernels[k].handle)
+            kernel.config.grid_x, kernel.config.grid_y, kernel.config.grid_z = grid
+            facts = (kernel, kernel.config, kernel.packing.pack_into, kernel.block)
+            names = [f"{what}{j}" for what in ("kernel", "config", "pack", "block")]
+            places = [f"at{j}", f"handle{j}", f"params{j}"]
+            self.names |= dict(zip([*names, *places], [*facts, *kernel.arguments], strict=True))
+            lines += [
+                f"config{j}.stream = stream",
+                f"pack{j}(block{j}, 0, {', '.join(args)})" if args else "",
+                f"if call({', '.join(places)}, None): kernel{j}.launch(device)",
+            ]
+        return [line for line in lines if line] if recorder.launches else ["pass"]
+
+
+def _torch_guards(tensors: Sequence[Any]) -> Callable[..., bool] | None:
+    """torch's check that tensors look like these, None where it has none."""
+    found = sys.modules.get("torch._C._dynamo.guards")
+    make = getattr(found, "TensorGuards", None)
+    if make is None or not tensors:
+        return None
+    sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
+    try:
+        check = make(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+        return check if check(*tensors) else None
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+class _Passed:
+    """An address or a scalar of the call as the host level passes it on; `text` says which."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class Recorder:
+    """Plays `host` for a run of the host level in which nothing is launched.
+
+    `launches` are a kernel's number, its grid, and the texts of its arguments. NotImplementedError
+    or TypeError say that the program does more with its arguments than pass them on.
+    """
+
+    def __init__(self, at: OnDevice) -> None:
+        self.at = at
+        self.launches: list[tuple[int, tuple[int, int, int], list[str]]] = []
+        self.names: dict[str, Any] = {}
+
+    def run(self, program: CudaProgram, values: Sequence[str]) -> None:
+        """Run the host level; a value that is no number is the text of one."""
+        names: dict[str, Any] = dict(HELPERS)
+        for k in range(len(program.built.kernels)):
+            names[f"launch{k}"] = functools.partial(self.launch, k)
+        exec(program.host_code, names)
+        numbers = [int(v) if v.lstrip("-").isdigit() else _Passed(v) for v in values]
+        names["run"](self, *numbers)
+
+    def launch(self, number: int, _: Any, x: int, y: int, z: int, *args: Any) -> None:
+        """Note a launch; one without blocks is none."""
+        if x > 0 and y > 0 and z > 0:
+            texts = [a.text if isinstance(a, _Passed) else repr(a) for a in args]
+            self.launches.append((number, (x, y, z), texts))
+
+    def tensor_map(
+        self, number: int, address: object, dims: tuple[int, ...], strides: tuple[int, ...]
+    ) -> _Passed:
+        """A tensor map that is looked up by its address."""
+        if not isinstance(address, _Passed):
+            raise NotImplementedError
+        name = f"map{len(self.names)}"
+        at = self.at
+
+        def find(at_address: int) -> bytes:
+            return at.tensor_map(number, at_address, dims, strides)
+
+        self.names[name] = find
+        return _Passed(f"{name}({address.text})")
+
+    def workspace(self, size: int, zero: bool = False) -> Any:
+        """Memory of a call is another one in each."""
+        raise NotImplementedError
+
+    def evaluate(self, number: int, values: Any) -> Any:
+        """What is rare."""
+        raise NotImplementedError
+
+    def fail(self, number: int) -> None:
+        """An assertion that does not hold is for the full call to report."""
+        raise NotImplementedError
