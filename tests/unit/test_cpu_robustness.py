@@ -131,3 +131,31 @@ def test_a_launch_imports_nothing():
         "print(a[0], *sorted(set(sys.modules) - loaded))"
     )
     assert said == "2.0\n"
+
+
+# -- launches --------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def many_blocks(x: T.int64, y: T.int64, z: T.int64, A: T.Tensor((1,), "int32")):
+    with T.Kernel(x, y, z, threads=1):
+        A[0] = 1
+
+
+@pytest.mark.parametrize(
+    "grid", [(2**31, 1, 1), (1, 2**32, 1), (2**32, 2**32, 1), (2**22, 2**22, 2**22)]
+)
+def test_a_grid_of_more_blocks_than_can_be_counted_is_an_error(grid):
+    kernel, a = native(many_blocks), np.zeros(1, np.int32)
+    with pytest.raises(TileError, match="blocks") as caught:
+        kernel(*grid, a)
+    assert caught.value.diagnostics[0].loc.file == __file__
+    kernel(2, 3, 4, a)
+    assert a[0] == 1
+
+
+@pytest.mark.parametrize("grid", [(2**40, 2**40, 0), (-5, 2**40, 1), (-(2**63), 1, 1)])
+def test_a_grid_without_blocks_does_nothing(grid):
+    a = np.zeros(1, np.int32)
+    native(many_blocks)(*grid, a)
+    assert a[0] == 0

@@ -163,10 +163,10 @@ def overlapping(x: Storage) -> bool:
         extent += stride * (n - 1)
     else:
         return False
-    places = np.zeros((), np.int64)
+    places: npt.NDArray[np.int64] = np.zeros(1, np.int64)
     for stride, n in axes:
-        places = np.add.outer(places, np.arange(n) * stride)
-    return bool((np.diff(np.sort(places, axis=None)) < x.itemsize).any())
+        places = (places[:, None] + stride * np.arange(n, dtype=np.int64)).ravel()
+    return bool((np.diff(np.sort(places)) < x.itemsize).any())
 
 
 def row_bytes(count: int, dtype: DType) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from tilelang.dtypes import DType
 from tilelang.errors import InternalError
-from tilelang.ir.expr import Var
+from tilelang.ir.expr import Expr, Var
 from tilelang.ir.thread import Argument, Array, Declare, Kernel, Program
 from tilelang.ir.tile import Stmt
 from tilelang.targets.cpu.built import Built, Failure
@@ -30,6 +30,8 @@ from tilelang.targets.cpu.types import element_type, value_type
 
 ALIGN = 64
 """Bytes: of workspaces."""
+MOST_BLOCKS = (1 << 31) - 1
+"""In an axis of a grid, as on a GPU."""
 
 
 def emit(program: Program, host: Host) -> Built:
@@ -126,12 +128,10 @@ class _Host:
             if value is None:
                 raise InternalError(f"a kernel takes {p.name} from the host")
             store_slot(code, value, code.gep(env, "i64", number("i64", 1 + k)))
-        blocks = number("i64", 1)
-        for k, extent in enumerate(kernel.grid):
-            n = self.wide(self.x.of(extent))
-            n = code.intrinsic("smax", n, number("i64", 0))
+        grid = [self.extent(e) for e in kernel.grid]
+        for k, n in enumerate(grid):
             code.store(n, code.gep(env, "i64", number("i64", 1 + len(kernel.params) + k)))
-            blocks = code.op("mul", blocks, n)
+        blocks = self.blocks(kernel, grid)
         _Kernel(self.emitter, kernel).run()
         launch = self.record.field(code, "launch", "ptr")
         threads = self.record.field(code, "threads", "i32")
@@ -140,6 +140,26 @@ class _Host:
         after = code.label("after")
         code.branch(self.record.stopped(code), self.out, after)
         code.place(after)
+
+    def extent(self, e: Expr) -> Value:
+        """How many blocks an axis of a grid has."""
+        return self.code.intrinsic("smax", self.wide(self.x.of(e)), number("i64", 0))
+
+    def blocks(self, kernel: Kernel, grid: Sequence[Value]) -> Value:
+        """How many blocks a grid has. Indices of blocks have 32 bits, numbers of blocks 64."""
+        code = self.code
+        multiply = code.module.declare("llvm.smul.with.overflow.i64", "{ i64, i1 }", ["i64"] * 2)
+        blocks, empty, holds = number("i64", 1), number("i1", 0), number("i1", 1)
+        for n in grid:
+            empty = code.op("or", empty, code.compare("eq", n, number("i64", 0)))
+            holds = code.op("and", holds, code.compare("sle", n, number("i64", MOST_BLOCKS)))
+            pair = code.call(multiply, "{ i64, i1 }", [blocks, n])
+            blocks = code.value("i64", f"extractvalue {pair.typed}, 0")
+            wrapped = code.value("i1", f"extractvalue {pair.typed}, 1")
+            holds = code.select(wrapped, number("i1", 0), holds)
+        message = f"a grid of more than {MOST_BLOCKS} blocks in an axis, or 2**63 in all"
+        self.statements.check(code.op("or", empty, holds), Failure(message, kernel.loc, "capacity"))
+        return code.select(empty, number("i64", 0), blocks)
 
     def wide(self, value: Value) -> Value:
         """An extent in 64 bits."""
