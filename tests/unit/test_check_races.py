@@ -484,3 +484,51 @@ def test_threads_that_store_different_values_to_one_element(body):
 @pytest.mark.parametrize("body", [to_own, guarded, one_for_all, private], ids=lambda f: f.__name__)
 def test_threads_that_do_not_disagree(body):
     assert races(threads(body)) == []
+
+
+# -- copies within one buffer ----------------------------------------------------------------------
+
+
+def copied(src, dst, scope):
+    """A copy between two boxes (first row, rows, first column, columns) of one (8, 40) buffer."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 40), "int32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((8, 40), "int32") if scope == "shared" else A
+            if scope == "shared":
+                T.copy(A, s)
+            a, m, b, n = src
+            c, o, d, p = dst
+            T.copy(s[a : a + m, b : b + n], s[c : c + o, d : d + p])
+
+    return kernel
+
+
+@pytest.mark.parametrize("scope", ["shared", "global"])
+@pytest.mark.parametrize(
+    ("src", "dst", "clean"),
+    [
+        ((0, 4, 0, 40), (2, 4, 0, 40), False),
+        ((0, 4, 0, 8), (0, 4, 7, 8), False),
+        ((1, 3, 5, 8), (0, 3, 4, 8), False),
+        ((0, 4, 0, 8), (0, 4, 8, 8), True),
+        ((0, 4, 0, 40), (4, 4, 0, 40), True),
+        ((0, 4, 0, 8), (0, 4, 0, 8), True),
+        ((2, 1, 0, 40), (0, 8, 0, 40), True),  # the row repeats, and keeps its value
+        ((2, 1, 0, 8), (0, 8, 1, 8), False),
+        ((0, 0, 0, 8), (0, 0, 4, 8), True),
+    ],
+)
+def test_a_copy_onto_part_of_its_source_is_refused(src, dst, clean, scope):
+    found = races(copied(src, dst, scope))
+    assert [d.severity for d in found] == ([] if clean else [ERROR])
+
+
+def test_a_copy_by_an_unknown_distance_is_for_the_dynamic_check():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
+        with T.Kernel(1, threads=32):
+            T.copy(A[0:8], A[n : n + 8])
+
+    assert races(kernel) == []

@@ -208,6 +208,17 @@ def test_views_of_other_types_and_shapes_share_their_elements():
     ]
 
 
+@pytest.mark.parametrize(("n", "overlap"), [(0, False), (3, True), (8, False)])
+def test_a_copy_onto_part_of_its_source(n, overlap):
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "int32"), k: T.int32):
+        with T.Kernel(1, threads=32):
+            T.copy(A[0:8], A[k : k + 8])
+
+    messages = [m for m, _ in found(kernel, ints(16), n)]
+    assert messages == (["T.copy between slices of A that overlap"] if overlap else [])
+
+
 # -- bytes that elements share ---------------------------------------------------------------------
 
 

@@ -512,6 +512,9 @@ class Checker:
         """
         (source, shadow), (target, into) = src, dst
         s, d = self.region(source, shadow), self.region(target, into)
+        moved = len(s.cells) == len(d.cells) and not np.array_equal(s.cells, d.cells)
+        if shadow.cells is into.cells and moved and np.intersect1d(s.cells, d.cells).size:
+            self.findings.add(race.of_copy(target.access, self.where()))
         known = np.ones(source.extents, np.bool_)
         if not source.access.on_chip:
             if len(d.cells):

@@ -50,3 +50,15 @@ def of_bytes(access: Access, between: str, element: str) -> Diagnostic:
         notes=(f"a byte holds {8 // dtype.bits} elements of {dtype}",),
         help="let one store whole bytes, or use T.Parallel, which sees to it",
     )
+
+
+def of_copy(access: Access, where: str) -> Diagnostic:
+    """A copy that reads elements which it writes."""
+    return warning(
+        "race",
+        f"T.copy between slices of {access.buffer.name} that overlap",
+        access.loc,
+        expected="a source and a destination without a common element",
+        got=f"common elements in {where}",
+        help="copy through another buffer",
+    )
