@@ -206,6 +206,23 @@ def test_prints_are_those_of_the_emulator(capsys):
 
 
 @T.prim_func
+def print_all(A: T.StridedTensor((3, n), (12, 2), "float32")):
+    with T.Kernel(1, threads=32):
+        T.print(A, msg="all")
+
+
+def test_a_tensor_with_strides_is_printed_element_by_element(capsys):
+    a = np.arange(36, dtype=np.float32).reshape(3, 12)[:, :8:2]
+    lines = {}
+    for target in ("emulate", "cpu"):
+        tilelang.compile(print_all, target=target)(a)
+        lines[target] = capsys.readouterr().out.splitlines()
+    assert len(lines["cpu"]) == 12
+    assert "index=5, dtype=float32 value=14.0" in lines["cpu"][5]
+    assert lines["cpu"] == lines["emulate"]
+
+
+@T.prim_func
 def cluster_of_one(A: T.Tensor((64,), "float32"), B: T.Tensor((2, 64), "float32")):
     with T.Kernel(2, threads=64, cluster_dims=1) as bx:
         t, s = T.get_thread_binding(), T.alloc_shared((64,), "float32")

@@ -200,12 +200,6 @@ def copy_onto_itself(A: T.Tensor((n,), "float32")):
         T.copy(A[0 : n - 1], A[1:n])
 
 
-@T.prim_func
-def print_with_strides(A: T.StridedTensor((8, 8), (n, 1), "float32")):
-    with T.Kernel(1, threads=32):
-        T.print(A)
-
-
 KERNELS = {
     warp_specialisation: "T.ws cannot run",
     cluster_barrier: "T.cluster_sync cannot run",
@@ -229,7 +223,6 @@ KERNELS = {
     update_of_a_vector: "an atomic update of a vector element",
     atomic_load_in_an_arm: "T.atomic_load in an arm of a choice",
     copy_onto_itself: "an operation on overlapping regions of runtime size",
-    print_with_strides: "printing a buffer with strides",
 }
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
 

@@ -590,19 +590,27 @@ class _Lowering:
             return (*x.assertions(stmt.loc), stmt.with_(value=value, thread=thread))
         b = stmt.value
         at = self.places[b.name]
-        if at.buffer.strides is not None:
-            raise unsupported(stmt, "printing a buffer with strides")
-        k = self.names.var("k")
-        element = Slot(at.array, plus(at.offset, k), 1)
-        one = Instr(
-            "print.element",
-            (),
-            (element, k),
-            imm=(("message", stmt.message), ("buffer", b.name)),
-            loc=stmt.loc,
-        )
-        size = scalar_count(b) or const(0)
-        return (serial(k, size, (one,), stmt.loc),)
+        if at.buffer.strides is None:
+            k = self.names.var("k")
+            size = scalar_count(b) or const(0)
+            return (serial(k, size, self.print_one(stmt, plus(at.offset, k), k), stmt.loc),)
+        if b.dtype.is_vector:
+            raise unsupported(stmt, "printing vectors of a buffer with strides")
+        loops = [self.names.var("k", extent.dtype) for extent in b.shape]
+        number: Expr = const(0)
+        for var, extent in zip(loops, b.shape, strict=True):
+            number = plus(times(number, wide_size(extent)), var)
+        body = self.print_one(stmt, x.index(at, loops, env), number)
+        for var, extent in reversed(list(zip(loops, b.shape, strict=True))):
+            body = (serial(var, extent, body, stmt.loc),)
+        return body
+
+    def print_one(self, stmt: Print, index: Expr, number: Expr) -> Block:
+        """One element of a buffer, the `number`-th in row-major order."""
+        assert isinstance(stmt.value, Buffer)
+        element = Slot(self.places[stmt.value.name].array, index, 1)
+        imm = (("message", stmt.message), ("buffer", stmt.value.name))
+        return (Instr("print.element", (), (element, number), imm=imm, loc=stmt.loc),)
 
 
 # Parts -------------------------------------------------------------------------------------------
