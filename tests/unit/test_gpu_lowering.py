@@ -351,15 +351,46 @@ def test_what_one_thread_wrote_and_reads_needs_no_barrier():
     assert "barrier.sync" not in rows_of(program)
 
 
-def test_random_numbers_are_refused_by_name():
+@pytest.mark.parametrize("seed", [0, 1, -7, 2**40 + 5])
+def test_random_numbers_of_threads_are_those_of_the_emulator(seed):
+    @T.prim_func
+    def kernel(
+        B: T.Tensor((7, 64), "uint32"),
+        U: T.Tensor((3, 64), "float32"),
+        D: T.Tensor((64,), "float64"),
+        N: T.Tensor((5, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            T.rng_init(seed, tx, 3)
+            for k in T.serial(7):
+                B[k, tx] = T.rng_rand()
+            for k in T.serial(3):
+                U[k, tx] = T.rng_rand_float()
+            D[tx] = T.rng_rand_float(64)
+            for k in T.serial(5):
+                N[k, tx] = T.rng_rand_float(dist="normal")
+
+    check_gpu(
+        kernel,
+        rtol=2e-6,
+        atol=1e-6,
+        B=np.zeros((7, 64), np.uint32),
+        U=np.zeros((3, 64), np.float32),
+        D=np.zeros(64, np.float64),
+        N=np.zeros((5, 64), np.float32),
+    )
+
+
+def test_a_random_number_in_a_nest_is_refused_by_name():
     @T.prim_func
     def kernel(B: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=64):
-            tx = T.get_thread_binding()
-            T.rng_init(1, tx)
-            B[tx] = T.rng_rand_float()
+            T.rng_init(1, 2)
+            for i in T.Parallel(64):
+                B[i] = T.rng_rand_float()
 
-    with pytest.raises(TileError, match="random numbers is not built for GPUs"):
+    with pytest.raises(TileError, match="a random number in T.Parallel is not built for GPUs"):
         gpu_program(kernel.ir)
 
 

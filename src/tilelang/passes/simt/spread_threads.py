@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 from tilelang.ir.expr import BinaryOp, Buffer, Expr, Load, const, int_value
 from tilelang.ir.node import Node
-from tilelang.ir.special import Collective, RngInit, RngNext
+from tilelang.ir.special import Collective
 from tilelang.ir.sync import SyncWarp
 from tilelang.ir.tile import (
     Alloc,
@@ -328,8 +328,6 @@ class _Part:
                 made = self.control(stmt, apart)
             case Store() | StoreVector() | Print():
                 made = self.single(stmt, apart)
-            case RngInit() | RngNext():
-                raise refused(stmt, "random numbers")
             case _:
                 made = self.other(stmt, apart)
         return made
