@@ -3,7 +3,8 @@ cuRAND's `curandStatePhilox4_32_10_t` delivers them.
 
 What enters: a function of the tile stage. What leaves: one without `RngInit` and `RngNext`. A stream
 is three variables of each thread: the seed, the sequence and the position in it; a number is
-computed from these alone. Bits and uniform numbers are cuRAND's; normal numbers agree to the last places.
+computed from these alone. Bits and uniform numbers are cuRAND's; normal numbers agree to the last
+places.
 """
 
 from __future__ import annotations
