@@ -1,5 +1,7 @@
 """Unusual uses of the native CPU target, through the public interface."""
 
+import io
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -159,3 +161,49 @@ def test_a_grid_without_blocks_does_nothing(grid):
     a = np.zeros(1, np.int32)
     native(many_blocks)(*grid, a)
     assert a[0] == 0
+
+
+@T.prim_func
+def chatty(A: T.Tensor((1,), "int32")):
+    with T.Kernel(400, threads=1) as bx:
+        T.print(bx)
+        A[0] = A[0] + 1
+
+
+class Stream(io.StringIO):
+    """A standard output on which something goes wrong at the 100th line."""
+
+    def __init__(self, wrong):
+        super().__init__()
+        self.lines, self.wrong = 0, wrong
+
+    def write(self, text):
+        self.lines += text.endswith("\n")
+        if self.lines == 100 and text == "\n":
+            self.wrong()
+        return super().write(text)
+
+
+def broken_pipe():
+    raise BrokenPipeError
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        (lambda: signal.raise_signal(signal.SIGINT), KeyboardInterrupt),
+        (broken_pipe, BrokenPipeError),
+    ],
+)
+def test_what_is_raised_while_a_kernel_prints_is_raised_when_it_returns(monkeypatch, wrong, kind):
+    kernel, a, out = native(chatty), np.zeros(1, np.int32), Stream(wrong)
+    with monkeypatch.context() as m:
+        m.setattr(sys, "stdout", out)
+        with pytest.raises(kind):
+            kernel(a)
+    assert a[0] == 400
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with monkeypatch.context() as m:
+        m.setattr(sys, "stdout", io.StringIO())
+        kernel(a)
+        assert sys.stdout.getvalue().count("\n") == 400

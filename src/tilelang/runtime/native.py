@@ -10,8 +10,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import signal
 import struct
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,9 +63,7 @@ class NativeProgram:
         self._packs: Sequence[Pack | None] = [
             None if dtype is None else packer(dtype) for _, dtype in built.slots
         ]
-        # Not a method of this object: it would hold its own code until the next garbage collection.
-        self._show = SHOW(functools.partial(_print, built.prints))
-        self._idle: list[Control] = []
+        self._idle: list[_Launch] = []
 
     @property
     def source(self) -> str:
@@ -92,14 +94,26 @@ class NativeProgram:
         try:
             control = self._idle.pop()
         except IndexError:  # not asked for before: another thread may be calling too
-            control = self._control()
-        status: int = self._run(ctypes.addressof(control), self._slots(*slots))
+            control = _Launch(self.built.prints)
+        if self.built.prints:
+            status = self._printing(control, slots)
+        else:
+            status = self._run(ctypes.addressof(control), self._slots(*slots))
         if status:
             where = tuple(control.block)
             control.status = 0
             self._idle.append(control)
             raise failed(self._failure(status), where)
         self._idle.append(control)
+
+    def _printing(self, control: _Launch, slots: Sequence[int]) -> int:
+        """A launch that calls back to print. What is raised meanwhile is raised when it returns."""
+        with interrupts_later():
+            status: int = self._run(ctypes.addressof(control), self._slots(*slots))
+        lost, control.printer.raised = control.printer.raised, None
+        if lost is not None:
+            raise lost
+        return status
 
     def _failure(self, status: int) -> Failure:
         """What the number of a failure means: the workers' own, or an assertion's."""
@@ -109,17 +123,58 @@ class NativeProgram:
             )
         return self.built.failures[status - 1]
 
-    def _control(self) -> Control:
-        """A record for one launch at a time. What prints runs on one thread, in order."""
-        control = Control()
-        control.launch = workers().launch_address()
-        control.show = ctypes.cast(self._show, ctypes.c_void_p).value
-        control.threads = 1 if self.built.prints else workers().threads()
-        return control
+
+class _Launch(Control):
+    """The record of one launch at a time. What prints runs on one thread, in order."""
+
+    def __init__(self, prints: Sequence[Printed]) -> None:
+        super().__init__()
+        self.printer = _Printer(prints)
+        self.callback = SHOW(self.printer.show)
+        self.launch = workers().launch_address()
+        self.show = ctypes.cast(self.callback, ctypes.c_void_p).value
+        self.threads = 1 if prints else workers().threads()
 
 
-def _print(prints: Sequence[Printed], what: int, bits: int, index: int, *where: int) -> None:
-    print(printed(prints[what], bits, index, where[:3], where[3:]))
+class _Printer:
+    """What native code calls to print. Nothing can be raised through that code, so the first
+    exception of a launch is kept, and nothing is printed after it.
+    """
+
+    def __init__(self, prints: Sequence[Printed]) -> None:
+        self._prints = prints
+        self.raised: BaseException | None = None
+
+    def show(self, what: int, bits: int, index: int, *where: int) -> None:
+        """Print a line."""
+        if self.raised is None:
+            try:
+                print(printed(self._prints[what], bits, index, where[:3], where[3:]))
+            except BaseException as e:  # raised when the launch returns
+                self.raised = e
+
+
+@contextmanager
+def interrupts_later() -> Generator[None, None, None]:
+    """Ctrl-C is honoured at the end. In a callback from native code Python would only report it.
+
+    Signals are the main thread's; in others this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        before(*came[0])
 
 
 def assembly(built: Built) -> str:
