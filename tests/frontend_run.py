@@ -41,16 +41,25 @@ def run_python(body: Callable[..., Any], a: np.ndarray, b: np.ndarray) -> np.nda
     return np.stack([x, y])
 
 
-def compiled(main: Any) -> Any:
+TARGETS = ("emulate", "cpu")
+
+
+def compiled(main: Any, target: str = "cpu") -> Any:
     """The kernel of a traced function."""
-    return tilelang.compile(main, target="cpu")
+    return tilelang.compile(main, target=target)
 
 
 def run_kernel(body: Callable[..., Any], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """What `body` leaves in its two arrays as a kernel."""
-    x, y = a.copy(), b.copy()
-    compiled(kernel_of(body, len(a)))(x, y)
-    return np.stack([x, y])
+    """What `body` leaves in its two arrays as a kernel: the same on the emulator and as machine
+    code.
+    """
+    main, found = kernel_of(body, len(a)), []
+    for target in TARGETS:
+        x, y = a.copy(), b.copy()
+        compiled(main, target)(x, y)
+        found.append(np.stack([x, y]))
+    np.testing.assert_array_equal(found[1], found[0], err_msg="machine code, emulator")
+    return found[0]
 
 
 def check_same(body: Callable[..., Any], *values: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilelang.language as T
-from frontend_run import compiled, defined
+from frontend_run import TARGETS, compiled, defined
 from tilelang.dtypes import DType
 
 N = 24
@@ -391,7 +391,9 @@ def stored(values: list[Any], t: str) -> np.ndarray:
     return np.array(values, DType(t).numpy)
 
 
-def run(node: Node, inputs: dict[str, str], values: dict[str, list[Any]], loop: str) -> np.ndarray:
+def run(
+    node: Node, inputs: dict[str, str], values: dict[str, list[Any]], loop: str, target: str
+) -> np.ndarray:
     parameters = ", ".join(f'{name}: T.Tensor(({N},), "{t}")' for name, t in inputs.items())
     source = f"""
 def fn({parameters}, Y: T.Tensor(({N},), "{node.type}")):
@@ -400,15 +402,17 @@ def fn({parameters}, Y: T.Tensor(({N},), "{node.type}")):
             Y[i] = {node.text}
 """
     y = np.zeros(N, DType(node.type).numpy)
-    kernel = compiled(T.prim_func(defined(source)))
+    kernel = compiled(T.prim_func(defined(source)), target)
     with np.errstate(all="ignore"):
         kernel(*(stored(values[name], t) for name, t in inputs.items()), y)
     return y
 
 
-def check(node: Node, inputs: dict[str, str], values: dict[str, list[Any]]) -> None:
-    for loop in ("T.serial", "T.Parallel"):
-        got = run(node, inputs, values, loop)
+def check(
+    node: Node, inputs: dict[str, str], values: dict[str, list[Any]], targets: Sequence[str]
+) -> None:
+    for loop, target in zip(("T.serial", "T.Parallel"), targets, strict=True):
+        got = run(node, inputs, values, loop, target)
         assert str(DType(got.dtype)) == node.type
         for k in range(N):
             want = node.value({name: column[k] for name, column in values.items()})
@@ -419,14 +423,16 @@ def check(node: Node, inputs: dict[str, str], values: dict[str, list[Any]]) -> N
             if not same and not (found != found and want != want):
                 at = {name: column[k] for name, column in values.items()}
                 pytest.fail(
-                    f"{node.text} ({loop}) at {at} of {inputs}: got {found!r}, want {want!r}"
+                    f"{node.text} ({loop}, {target}) at {at} of {inputs}:"
+                    f" got {found!r}, want {want!r}"
                 )
 
 
 @settings(max_examples=150, report_multiple_bugs=False)
-@given(programs())
-def test_random_expressions(program):
-    check(*program)
+@given(programs(), st.permutations(TARGETS))
+def test_random_expressions(program, targets):
+    """One target runs it in a loop, the other as iterations."""
+    check(*program, targets)
 
 
 OPERATORS = [
@@ -462,10 +468,16 @@ def test_every_pair_of_types(a, b):
             some = [low, low + 1, 0, 1, 5, low + (1 << bits(t)) - 1]
         ends[name] = (some * N)[:N] if name == "X0" else [v for v in some for _ in range(4)]
         ends[name] = (ends[name] * N)[:N]
-    check_all(made, {"X0": a, "X1": b}, ends)
+    # Of two types, one order goes to each target.
+    first, second = INPUTS.index(a), INPUTS.index(b)
+    for target, here in zip(TARGETS, (first <= second, first >= second), strict=True):
+        if here:
+            check_all(made, {"X0": a, "X1": b}, ends, target)
 
 
-def check_all(made: list[Node], inputs: dict[str, str], values: dict[str, list[Any]]) -> None:
+def check_all(
+    made: list[Node], inputs: dict[str, str], values: dict[str, list[Any]], target: str
+) -> None:
     """As `check`, all expressions in one kernel."""
     parameters = ", ".join(f'{name}: T.Tensor(({N},), "{t}")' for name, t in inputs.items())
     outputs = ", ".join(f'Y{k}: T.Tensor(({N},), "{n.type}")' for k, n in enumerate(made))
@@ -477,7 +489,7 @@ def fn({parameters}, {outputs}):
 {stores}
 """
     ys = [np.zeros(N, DType(n.type).numpy) for n in made]
-    kernel = compiled(T.prim_func(defined(source)))
+    kernel = compiled(T.prim_func(defined(source)), target)
     with np.errstate(all="ignore"):
         kernel(*(stored(values[name], t) for name, t in inputs.items()), *ys)
     for n, y in zip(made, ys, strict=True):
