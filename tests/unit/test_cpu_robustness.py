@@ -1,9 +1,11 @@
 """Unusual uses of the native CPU target, through the public interface."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import ml_dtypes
@@ -13,6 +15,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.errors import TileError
+from tilelang.runtime import native as runtime
 
 n = T.dynamic("n")
 
@@ -207,3 +210,57 @@ def test_what_is_raised_while_a_kernel_prints_is_raised_when_it_returns(monkeypa
         m.setattr(sys, "stdout", io.StringIO())
         kernel(a)
         assert sys.stdout.getvalue().count("\n") == 400
+
+
+# -- threads and forks -----------------------------------------------------------------------------
+
+
+def test_threads_that_launch_first_share_one_pool(monkeypatch):
+    together, found = threading.Barrier(4, timeout=60), []
+    make = runtime.Workers
+
+    def slowly(code):
+        together.wait()  # all of them have found that there is none
+        return make(code)
+
+    monkeypatch.setattr(runtime, "_POOL", [])
+    monkeypatch.setattr(runtime, "Workers", slowly)
+    threads = [threading.Thread(target=lambda: found.append(runtime.workers())) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len({id(pool) for pool in found}) == 1
+    assert runtime.workers() is found[0]
+
+
+FORKS = """
+import os, signal, threading, numpy as np
+from tilelang.targets.cpu import llvm, workers
+
+kernel, a = t.native(t.add_one), np.zeros(9, np.float32)
+kernel(a, a)
+text, stop = workers.module_text(), []
+
+def compiling():
+    while not stop:
+        llvm.optimise(text).object()
+
+other = threading.Thread(target=compiling)
+other.start()
+for k in range(5):
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        llvm.Library(llvm.optimise(text).object())
+        kernel(a, a)
+        os._exit(int(a[0] != 2))
+    print(os.waitpid(child, 0)[1])
+stop.append(True)
+other.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_while_another_thread_compiles():
+    assert alone(FORKS).split() == 5 * ["0"]

@@ -8,7 +8,6 @@ hold, at its place in the author's file; the process goes on.
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import signal
 import struct
@@ -35,9 +34,21 @@ Pack = Callable[[Any], int]
 """A scalar as the low bits of its slot."""
 
 
-@functools.cache
+_POOL: list[Workers] = []
+
+
 def workers() -> Workers:
-    """The workers of this process, for all kernels. Their code is kept as that of kernels is."""
+    """The workers of this process, for all kernels.
+
+    Threads that launch first at the same time may make one each; the first that is there counts.
+    """
+    if not _POOL:
+        _POOL.append(_pool())
+    return _POOL[0]
+
+
+def _pool() -> Workers:
+    """A pool. Its code is kept as that of kernels is."""
     options = options_from(None, os.environ)
     if options.disable_cache:
         return Workers(compiled())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,11 @@ def _binding() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    # A fork while another thread is inside LLVM waits for it: the child would wait for ever.
+    lock: Any = llvm.ffi.lib._lock
+    os.register_at_fork(
+        before=lock.__enter__, after_in_parent=lock.__exit__, after_in_child=lock.__exit__
+    )
     return llvm
 
 
