@@ -84,7 +84,11 @@ class AutotuneResult:
 
 @dataclass
 class Plan:
-    """How candidates are compared: against what, with which tensors, within which bounds."""
+    """How candidates are compared: against what, with which tensors, within which bounds.
+
+    `enable_grouped_compile` is upstream's way to compile several candidates at once; here they are
+    compiled one after the other, whatever it says.
+    """
 
     warmup: float = 25
     rep: float = 100
@@ -101,6 +105,7 @@ class Plan:
     do_not_specialize: Any = None
     early_stop: bool = False
     early_stop_factor: float = 2.0
+    enable_grouped_compile: bool = False
     inputs: list[Any] | None = field(default=None, repr=False)
 
     def tensors(self, profiler: Profiler) -> list[Any]:

@@ -36,6 +36,11 @@ class Profiler:
         self.supply_type = supply_type
 
     @property
+    def func(self) -> Callable[..., Any]:
+        """The kernel as a function."""
+        return self.kernel
+
+    @property
     def _inputs(self) -> list[Param]:
         outputs = self.kernel.out_idx
         return [p for n, p in enumerate(self.kernel.ir.params) if n not in outputs]

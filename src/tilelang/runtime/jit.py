@@ -149,11 +149,13 @@ class JITImpl:
         if self._eager is None:
             bound = self.signature.bind_partial(*args, **kwargs)
             return self._key(bound.arguments)
-        bound = self.signature.bind_partial(*args, **kwargs)
+        known = {k: v for k, v in kwargs.items() if k in self.signature.parameters}
+        sizes = {k: v for k, v in kwargs.items() if k not in known}
+        bound = self.signature.bind_partial(*args, **known)
         runtime = {n: v for n, v in bound.arguments.items() if n in self._eager.runtime}
         values = {n: v for n, v in bound.arguments.items() if n not in runtime}
         shapes = {n: list(getattr(v, "shape", ())) for n, v in runtime.items()}
-        return self._key({**values, "": shapes})
+        return self._key({**values, **sizes, "": shapes})
 
     def runtime_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The arguments of the launch among those of an eager call."""
