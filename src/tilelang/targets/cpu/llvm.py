@@ -49,7 +49,7 @@ def _binding() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     # A fork while another thread is inside LLVM waits for it: the child would wait for ever.
-    lock: Any = llvm.ffi.lib._lock
+    lock: Any = llvm.ffi.lib._lock  # pyright: ignore[reportPrivateUsage]  # no other name
     os.register_at_fork(
         before=lock.__enter__, after_in_parent=lock.__exit__, after_in_child=lock.__exit__
     )
