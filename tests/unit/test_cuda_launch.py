@@ -154,6 +154,34 @@ def test_arguments_that_look_otherwise_have_a_plan_of_their_own(fake, torch):
         kernel(torch.zeros(8, 40), 1.0, torch.zeros(8, 39))
 
 
+def choosing():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), times: T.int32):
+        if times == 0:
+            with T.Kernel(1, threads=64) as bx:
+                for i in T.Parallel(64):
+                    A[i] = 0.0
+        else:
+            with T.Kernel(2, threads=32) as bx:
+                for i in T.Parallel(32):
+                    A[bx * 32 + i] = A[bx * 32 + i] * times
+
+    return main
+
+
+@needs_nvrtc
+def test_a_launch_that_depends_on_a_number_is_decided_in_each_call(fake, torch):
+    kernel = tilelang.compile(choosing(), target="cuda:sm_90a")
+    fake.words = 1
+    a = torch.zeros(64)
+    grids = []
+    for times in (0, 0, 5, 5, 0):
+        fake.launches.clear()
+        kernel(a, times)
+        grids.append([launch[0][0] for launch in fake.launches])
+    assert grids == [[1], [1], [2], [2], [1]]
+
+
 @needs_nvrtc
 def test_without_a_driver_a_kernel_is_compiled_and_its_call_says_why_not(monkeypatch):
     monkeypatch.setattr("tilelang.targets.cuda.driver._NAMES", ("libno-such-driver.so",))
