@@ -30,7 +30,7 @@ from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.simt.arms import find_arms
 from tilelang.passes.simt.demote_fragments import demote_fragments
 from tilelang.passes.simt.fit_memory import fit_memory
-from tilelang.passes.simt.lower_random import lower_random
+from tilelang.passes.simt.lower_thread_random import lower_thread_random
 from tilelang.passes.simt.plain_tiles import plain_tiles
 from tilelang.passes.simt.rasterize import rasterize
 from tilelang.passes.simt.software_pipeline import software_pipeline
@@ -74,7 +74,7 @@ MANY_THREADS: tuple[Pass, ...] = (
     canonicalize_threads,  # asynchronous work is done at once; no hints; pipelines are left
     lower_products,  # sparse and scaled products and patches are plain products and loops
     lower_reducers,  # reducers are buffers; contributions are left
-    lower_random,  # random numbers are arithmetic on each thread's own stream
+    lower_thread_random,  # random numbers are arithmetic on each thread's own stream
     find_arms,  # parts of the block with statements of their own; mbarriers are set up
     warp_specialize,  # loops with tensor copies: one warp issues them, warpgroups compute
     software_pipeline,  # pipelines are loops; their copies are issued ahead

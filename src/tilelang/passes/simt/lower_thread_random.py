@@ -1,8 +1,8 @@
 """Random numbers of threads as arithmetic: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC11), as
 cuRAND's `curandStatePhilox4_32_10_t` delivers them.
 
-What enters: a function of the tile stage. What leaves: one without `RngInit` and `RngNext`. A stream
-is three variables of each thread: the seed, the sequence and the position in it; a number is
+What enters: a function of the tile stage. What leaves: one without `RngInit` and `RngNext`. A
+stream is three variables of each thread: the seed, the sequence and the position in it; a number is
 computed from these alone. Bits and uniform numbers are cuRAND's; normal numbers agree to the last
 places.
 """
@@ -39,7 +39,7 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 
 
-def lower_random(fn: Function, target: Target) -> Function:
+def lower_thread_random(fn: Function, target: Target) -> Function:
     """No random numbers but as arithmetic."""
     del target
     names = Names(fn)
