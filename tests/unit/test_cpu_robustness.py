@@ -2,6 +2,7 @@
 
 import io
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -264,3 +265,18 @@ other.join()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_while_another_thread_compiles():
     assert alone(FORKS).split() == 5 * ["0"]
+
+
+# -- the text of a kernel --------------------------------------------------------------------------
+
+
+def test_a_sum_of_a_thousand_terms_is_an_error_of_the_author(tmp_path):
+    terms = " + ".join(1000 * ["A[0]"])
+    (tmp_path / "long_sum.py").write_text(
+        "import tilelang.language as T\n@T.prim_func\n"
+        "def long_sum(A: T.Tensor((2,), 'float32')):\n"
+        f"    with T.Kernel(1, threads=32):\n        A[1] = {terms}\n"
+    )
+    with pytest.raises(TileError, match="nested too deeply") as caught:
+        runpy.run_path(str(tmp_path / "long_sum.py"))
+    assert caught.value.diagnostics[0].loc.line == 5

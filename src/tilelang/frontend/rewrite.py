@@ -53,6 +53,28 @@ _COMPARES: dict[type[ast.cmpop], str] = {
 }  # fmt: skip
 
 
+TOO_DEEP = (
+    "an expression that is nested too deeply",
+    "give parts of it to variables, or write a loop",
+)
+"""What `Rewriter.refuse` is told where Python's stack does not suffice."""
+
+
+def _place(new: ast.expr, node: ast.AST) -> None:
+    """Give what stands for `node` its place.
+
+    A part that has a place has it in all its parts, so a deep expression takes linear time.
+    """
+    ast.copy_location(new, node)
+    parts = list(ast.iter_child_nodes(new))
+    while parts:
+        part = parts.pop()
+        if not hasattr(part, "lineno"):
+            if "lineno" in part._attributes:
+                ast.copy_location(part, node)
+            parts += ast.iter_child_nodes(part)
+
+
 @dataclass
 class Rewriter(ast.NodeTransformer):
     """Rewrites the body of one function.
@@ -125,7 +147,10 @@ class Rewriter(ast.NodeTransformer):
             self.refuse(
                 node, f"`{type(node).__name__}`", "write it with the constructs of docs/language.md"
             )
-        new: list[ast.stmt] = method(node)
+        try:
+            new: list[ast.stmt] = method(node)
+        except RecursionError:
+            self.refuse(node, *TOO_DEEP)
         names = ast.Tuple([ast.Constant(n) for n in self._hints(node)], ast.Load())
         lead = ast.Expr(self._tracer("at", node, names))
         out = [lead, *new]
@@ -343,8 +368,7 @@ class Rewriter(ast.NodeTransformer):
             )
         new = self.generic_visit(node) if method is None else method(node)
         if isinstance(new, ast.expr):
-            ast.copy_location(new, node)
-            ast.fix_missing_locations(new)
+            _place(new, node)
         return new  # pyright: ignore[reportReturnType]
 
     def _later(self, node: ast.expr) -> ast.Lambda:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from tilelang.errors import Loc, error
 from tilelang.frontend.names import bound_in_control
-from tilelang.frontend.rewrite import LOCALS, TRACER, Rewriter
+from tilelang.frontend.rewrite import LOCALS, TOO_DEEP, TRACER, Rewriter
 
 _FACTORY, _INNER = "__tilewright_factory", "__tilewright_function"
 _ANNOTATIONS = __future__.annotations.compiler_flag
@@ -82,7 +82,10 @@ def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
     author = cast("CodeType", getattr(fn, "__code__", None) or compile("", file, "exec"))
     captured = author.co_freevars
     flags = author.co_flags & _ANNOTATIONS  # whether the author's file postpones annotations
-    code = compile(_factory(node, captured), file, "exec", flags, dont_inherit=True)
+    try:
+        code = compile(_factory(node, captured), file, "exec", flags, dont_inherit=True)
+    except RecursionError:
+        rewriter.refuse(node, *TOO_DEEP)
     return Rewritten(name, code, captured, tuple(rewriter.locs), loc, used, declared, parameters)
 
 
