@@ -348,10 +348,11 @@ class _Part:
         return lower_tensor(job, self.t, self.storage.registers)
 
     def roles(self, stmt: Roles) -> Block:
-        """Consumers and producers, with the registers of the latter given to the former."""
+        """Consumers and producers; the registers of the latter go to the accumulators of wgmma."""
         consumers = self.block(stmt.consumers, apart=False)
         producers = stmt.producers
-        if self.t.count > stmt.threads:
+        units = any(isinstance(job, Group) for job in self.products.values())
+        if units and self.t.count > stmt.threads:
             most = (REGISTERS - FEW * stmt.threads) // self.t.count // 8 * 8
             more = (("step", "inc"), ("registers", min(most, 240)))
             less = (("step", "dec"), ("registers", FEW))
