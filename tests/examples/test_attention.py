@@ -49,8 +49,7 @@ def test_stages_change_no_bit_of_the_forward_pass(stages):
 
 
 @pytest.mark.parametrize(("S", "heads", "kv_heads", "D"), [(1, 1, 1, 40), (127, 4, 2, 64)])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("tiles", [(32, 64), (48, 24)])
+@pytest.mark.parametrize(("causal", "tiles"), [(False, (32, 64)), (True, (48, 24))])
 def test_backward(S, heads, kv_heads, D, causal, tiles):
     args = backward.problem(S, heads, kv_heads, D)
     got = backward.gradients(*args, causal=causal, tiles=tiles)

@@ -11,7 +11,7 @@ from tilelang.errors import TileIndexError
 
 
 @given(kernels())
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_random_kernels(case):
     fn, args = case
     check_native(fn, rtol=2e-3, atol=2e-3, **args)
@@ -25,7 +25,7 @@ def test_random_products(case):
 
 
 @given(elementwise_of_runtime_size(), hs.integers(0, 70))
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_bounds_of_runtime_size(case, size):
     fn, dtype = case
     random = np.random.default_rng(size)
@@ -34,7 +34,7 @@ def test_bounds_of_runtime_size(case, size):
 
 
 @given(indices_on_chip(), hs.integers(0, 9))
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_indices_on_chip(fn, size):
     """Both report an index outside, or both run through with the same result."""
     args = {"n": size, "C": np.zeros(40, I32.numpy)}

@@ -11,7 +11,7 @@ from lower_build import check_interpreted
 
 
 @given(kernels())
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 def test_random_kernels(case):
     fn, args = case
     check_interpreted(fn, rtol=2e-3, atol=2e-3, **args)
@@ -25,7 +25,7 @@ def test_random_products(case):
 
 
 @given(elementwise_of_runtime_size(), hs.integers(0, 70))
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_bounds_of_runtime_size(case, size):
     fn, dtype = case
     random = np.random.default_rng(size)
