@@ -135,8 +135,8 @@ def atomic(m: Any, stmt: Any, mask: np.ndarray) -> None:
     memory = m.env[slot.array.name]
     index = m.slot(slot, mask)
     dtype = slot.array.type
-    given = None
-    if stmt.row not in ("atomic.load",):
+    given = None  # what an atomic.load has no operand for
+    if stmt.row != "atomic.load":
         given = m.spread(m.eval(stmt.ins[0], mask), stmt.ins[0].dtype)
     olds = np.zeros(m.count, dtype.numpy)
     order = dict(stmt.imm)["order"]
@@ -145,7 +145,7 @@ def atomic(m: Any, stmt: Any, mask: np.ndarray) -> None:
         assert 0 <= at < memory.values.shape[-1], f"{slot.array.name}[{at}]"
         own = memory.values if memory.values.ndim == 1 else memory.values[t]
         place = own[at : at + 1]
-        if stmt.row == "atomic.load":
+        if given is None:
             found = row.meaning(place, dtype=dtype, order=order)
         else:
             found = row.meaning(place, given[t], dtype=dtype, order=order)
@@ -434,7 +434,7 @@ def wgmma(m: Any, stmt: Any, mask: np.ndarray) -> None:
         y = _matrix(m, int(right[start]), n, deep, tb, imm.get("trans_b", False))
         if left is not None:
             x = _matrix(m, int(left[start]), 64, deep, ta, imm.get("trans_a", False))
-        else:
+        elif regs is not None:
             x = np.zeros((64, deep), ta.numpy)
             for k in range(a.count):
                 v, rest = k % packed, k // packed

@@ -1,5 +1,8 @@
 """The tuner and the profiler, as public programs use them."""
 
+# An eager kernel declares its parameters again, as tensors.
+# pyright: reportRedeclaration=false
+
 import pytest
 
 import tilelang

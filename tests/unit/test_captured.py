@@ -1,5 +1,8 @@
 """Which changes of what a kernel captured make another kernel: values, attributes, collections."""
 
+# An eager kernel declares its parameters again, as tensors.
+# pyright: reportRedeclaration=false
+
 import types
 from dataclasses import dataclass
 

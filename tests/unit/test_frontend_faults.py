@@ -113,7 +113,7 @@ def test_a_name_that_has_no_value_yet():
         @T.prim_func
         def kernel(A: T.Tensor((4,), "int32")):
             with T.Kernel(1, threads=1):
-                count += A[0]  # noqa: F841
+                count += A[0]  # noqa: F841  # pyright: ignore[reportUnboundVariable]
 
     assert caught.value.diagnostics[0].help == "give it a value before it is read"
 

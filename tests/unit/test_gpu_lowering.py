@@ -390,7 +390,7 @@ def test_a_random_number_in_a_nest_is_refused_by_name():
             for i in T.Parallel(64):
                 B[i] = T.rng_rand_float()
 
-    with pytest.raises(TileError, match="a random number in T.Parallel is not built for GPUs"):
+    with pytest.raises(TileError, match=r"a random number in T\.Parallel is not built for GPUs"):
         gpu_program(kernel.ir)
 
 

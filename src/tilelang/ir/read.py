@@ -261,7 +261,7 @@ class _Reader(ExprReader):
         return out
 
     def assertion(self, s: ast.Assert) -> Assert:
-        """`assert cond, "message"`, or `assert cond, kind("message")` with the kind of the error."""
+        """`assert cond, "message"`, or `assert cond, kind("message")` for an error of a kind."""
         match s.msg:
             case None:
                 kind, message = "", ""
