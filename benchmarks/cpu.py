@@ -10,6 +10,7 @@ import argparse
 import datetime
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -278,21 +279,26 @@ def launching(blocks, goal):
     return [name, f"{took * 1e6:.1f} us", "", "", f"{goal * 1e6:.0f} us" + late(took, goal)]
 
 
+def peak():
+    """The most memory that this process has had, in MB; getrusage counts what its parent had too."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024 / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # macOS counts bytes
+
+
 def peak_of(code):
-    """What the peak of a process of its own is after each line of output of `code`, in MB."""
-    head = "import cpu, resource, tilelang\n"
-    head += "def peak(): print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    """What a process of its own prints that runs `code`, as numbers."""
     env = {**os.environ, "TILELANG_DISABLE_CACHE": "1", "PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", head + code], env=env, check=True, capture_output=True, text=True
-    )
-    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
-    return [int(line) * unit / 1e6 for line in done.stdout.split()]
+    command = [sys.executable, "-c", "import cpu, tilelang\n" + code]
+    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+    return [float(line) for line in done.stdout.split()]
 
 
 def memory():
     """A row: the peak of a process that does nothing but compile the attention kernel."""
-    (peak,) = peak_of("tilelang.compile(cpu.attention()[0], target='cpu')\npeak()")
+    (peak,) = peak_of("tilelang.compile(cpu.attention()[0], target='cpu')\nprint(cpu.peak())")
     return [
         "peak memory of compiling attention",
         f"{peak:.0f} MB",
@@ -315,7 +321,7 @@ def adding(n):
 
 def growth():
     """A row: how far the peak of a process moves from its 200th kernel to its 1,000th."""
-    turns = "for n in range({}): cpu.adding(n)\npeak()\n"
+    turns = "for n in range({}): cpu.adding(n)\nprint(cpu.peak())\n"
     before, after = peak_of(turns.format("200") + turns.format("200, 1000"))
     grown = after - before
     return ["growth over 800 more kernels", f"{grown:.1f} MB", "", "", "10 MB" + late(grown, 10)]

@@ -57,6 +57,18 @@ static inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 static inline float __double2float_rn(double x) { return (float)x; }
+static inline float __double2float_rz(double x) {
+  float y = (float)x;
+  return fabs(y) > fabs(x) ? nextafterf(y, 0.0f) : y;
+}
+static inline float __double2float_ru(double x) {
+  float y = (float)x;
+  return y < x ? nextafterf(y, INFINITY) : y;
+}
+static inline float __double2float_rd(double x) {
+  float y = (float)x;
+  return y > x ? nextafterf(y, -INFINITY) : y;
+}
 static inline float __fmul_rn(float a, float b) { volatile float r = a * b; return r; }
 static inline double __dmul_rn(double a, double b) { volatile double r = a * b; return r; }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
