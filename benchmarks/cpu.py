@@ -280,7 +280,7 @@ def launching(blocks, goal):
 
 
 def peak():
-    """The most memory that this process has had, in MB; getrusage counts what its parent had too."""
+    """The most memory that this process has had, in MB; getrusage counts its parent's too."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
