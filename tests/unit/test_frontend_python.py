@@ -2,6 +2,8 @@
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 # ruff: noqa: A001, B007, B023, C416, F841 - the bodies are written to be traced
 
+import linecache
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import tilelang
 import tilelang.language as T
 from frontend_run import check_same, compiled, defined, kernel_of, place, script
 from tilelang.errors import TileError, TileNameError, TileNotImplementedError, TileTypeError
+from tilelang.frontend.source import rewrite
 
 GLOBAL = 7
 LIST = [1, 2, 3]
@@ -584,3 +587,21 @@ def test_a_jit_function_names_itself_and_its_signature_where_arguments_do_not_fi
         make()
     assert "make(m, n=3)" in str(refused.value)
     assert repr(make) == "<make(m, n=3) under @tilelang.jit>"
+
+
+def test_a_function_that_is_defined_again_with_other_annotations_is_read_again(tmp_path):
+    file = tmp_path / "again.py"
+    text = (
+        "import tilelang.language as T\n"
+        "def kernel():\n"
+        "    A: T.Tensor(({n},), 'float32')\n"
+        "    return A\n"
+    )
+    found = []
+    for n in (24, 40):
+        file.write_text(text.format(n=n))
+        linecache.checkcache(str(file))
+        space = {}
+        exec(compile(file.read_text(), str(file), "exec"), space)
+        found.append(rewrite(space["kernel"]))
+    assert found[0] is not found[1]

@@ -155,9 +155,7 @@ class Rewriter(ast.NodeTransformer):
         lead = ast.Expr(self._tracer("at", node, names))
         out = [lead, *new]
         for stmt in out:
-            for part in ast.walk(stmt):
-                if not hasattr(part, "lineno") and isinstance(part, (ast.expr, ast.stmt)):
-                    ast.copy_location(part, node)
+            _locate(stmt, node)
         return out
 
     @staticmethod
@@ -476,6 +474,22 @@ class Rewriter(ast.NodeTransformer):
         ops = [_COMPARES[type(op)] for op in node.ops]
         operands = [self.visit(x) for x in (node.left, *node.comparators)]
         return self._tracer("compare", node, _strings(ops), *operands)
+
+
+def _locate(stmt: ast.stmt, node: ast.AST) -> None:
+    """Give what is new in `stmt` the place of `node`. Statements inside that have a place were
+    rewritten before, with all that is in them.
+    """
+    left: list[ast.AST] = [stmt]
+    while left:
+        part = left.pop()
+        if not hasattr(part, "lineno") and isinstance(part, (ast.expr, ast.stmt)):
+            ast.copy_location(part, node)
+        left += [
+            child
+            for child in ast.iter_child_nodes(part)
+            if not (isinstance(child, ast.stmt) and hasattr(child, "lineno"))
+        ]
 
 
 def _is_place(node: ast.expr) -> bool:

@@ -40,8 +40,30 @@ class Rewritten:
         return self.parameters.get(parameter, self.loc)
 
 
+_KEPT = 1024
+_rewritten: dict[tuple[int, bool], tuple[CodeType, Rewritten]] = {}
+# By identity: equal code may have another text, since annotations leave no trace in it.
+
+
 def rewrite(fn: Callable[..., Any], *, attributes: bool = False) -> Rewritten:
-    """Read the source of `fn` and rewrite it; an error where Python cannot give its source."""
+    """Read the source of `fn` and rewrite it; an error where Python cannot give its source.
+
+    A function that is defined anew, as in each call of a function that makes kernels, has the very
+    code that it had before, and is not read again.
+    """
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        return _read(fn, attributes=attributes)
+    key = (id(code), attributes)
+    found = _rewritten.get(key)  # holds the code, so that no other one gets its identity
+    if found is None:
+        if len(_rewritten) >= _KEPT:
+            _rewritten.clear()
+        found = _rewritten[key] = (code, _read(fn, attributes=attributes))
+    return found[1]
+
+
+def _read(fn: Callable[..., Any], *, attributes: bool) -> Rewritten:
     name = getattr(fn, "__name__", "kernel")
     try:
         lines, first = inspect.getsourcelines(fn)
