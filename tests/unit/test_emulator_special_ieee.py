@@ -265,3 +265,9 @@ def test_fma_is_the_fused_operation_in_the_nearest_mode(name):
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="expected one of rn, rz, ru, rd"):
         function("ieee_add", DType("float32"), ("up",))
+
+
+@pytest.mark.parametrize("z", [math.inf, -math.inf])
+def test_a_product_beyond_the_format_is_no_infinity_inside_a_fma(z):
+    for x in (1e300, -1e300):
+        assert function("fma", DType("float64"))(np.array(x), np.array(1e300), np.array(z)) == z

@@ -160,6 +160,8 @@ def _each(op: str, mode: str) -> Operation:
 
 def _one(op: str, mode: str, xs: tuple[float, ...]) -> float:
     """One operation on float64 numbers. What is no finite number is as NumPy has it."""
+    if op == "fma" and not math.isfinite(xs[2]) and all(map(math.isfinite, xs[:2])):
+        return xs[2]  # the exact product is finite, even where a float64 has no room for it
     if not all(map(math.isfinite, xs)) or _is_pole(op, xs):
         return _plain(op, xs)
     exact = _exact(op, [Fraction(x) for x in xs])
