@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 
 from tilelang.errors import InternalError
 from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region, Var, int_value
-from tilelang.ir.node import Node
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
@@ -267,8 +266,3 @@ def direct(use: Use, spread: Spread, nest: Spread) -> bool:
         return False
     alone = all(d.axis in there for d in nest.thread_digits)
     return alone or not use.writes
-
-
-def used_buffers(node: Node) -> set[str]:
-    """The names of the buffers that occur in a node."""
-    return {n.name for n in node.walk() if isinstance(n, Buffer)}

@@ -39,9 +39,6 @@ from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
 WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
 """The row that waits for copies under way, and how the rows of such copies begin."""
 
-SEEN = (Space.SHARED, Space.GLOBAL)
-"""The spaces in which threads see what others write."""
-
 
 def synchronize(program: Program, target: Target) -> Program:
     """Threads meet before they use what others have written."""

@@ -182,15 +182,6 @@ class Driver:
             self.check(self.library.cuFuncSetAttribute(found, _NON_PORTABLE_CLUSTER, 1), what)
         return found.value or 0
 
-    def resident_blocks(self, function: int, threads: int, shared: int) -> int:
-        """How many blocks of a kernel an SM holds at a time."""
-        return self._number(
-            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-            ctypes.c_void_p(function),
-            threads,
-            ctypes.c_size_t(shared),
-        )
-
     # Memory --------------------------------------------------------------------------------------
 
     def allocate(self, size: int, stream: int) -> int:

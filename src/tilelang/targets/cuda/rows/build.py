@@ -24,7 +24,6 @@ from tilelang.isa.target import Capability
 R, W, U = Effect.READ, Effect.WRITE, Effect.UPDATE
 ATOMIC, ASYNC = Effect.ATOMIC, Effect.ASYNC
 SHARED, GLOBAL, REGISTER = (Space.SHARED,), (Space.GLOBAL,), (Space.REGISTER,)
-ANY_MEMORY = (Space.GLOBAL, Space.SHARED, Space.LOCAL)
 COUNTS = ("int32", "uint32")
 """The dtypes of a scalar that PTX takes as .u32."""
 
