@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from tilelang.dtypes import DType, const_value
 from tilelang.errors import InternalError
+from tilelang.ir import ascend as ascend_module
 from tilelang.ir import expr as expr_module
 from tilelang.ir import special as special_module
 from tilelang.ir import sync as sync_module
@@ -63,7 +64,14 @@ from tilelang.ir.tile import (
 FLOAT32 = DType("float32")
 
 # The modules whose nodes have a text form; a further stage is one more entry.
-STAGES = (expr_module, tile_module, sync_module, special_module, thread_module)
+STAGES = (
+    expr_module,
+    tile_module,
+    sync_module,
+    special_module,
+    ascend_module,
+    thread_module,
+)
 
 # Python's precedence, loosest first.
 OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, SIGN, ATOM = range(12)

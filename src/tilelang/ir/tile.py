@@ -256,6 +256,7 @@ class Annotate(Stmt):
 
 ANNOTATIONS = frozenset(
     {
+        "address",
         "layout",
         "safe_value",
         "l2_hit_ratio",

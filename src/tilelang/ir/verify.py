@@ -36,6 +36,7 @@ from tilelang.ir.tile import (
     TileOp,
     While,
 )
+from tilelang.ir.verify_ascend import broken_ascend
 from tilelang.ir.verify_types import broken_exprs, broken_fields, broken_shapes, single_element
 
 Finding = tuple[Stmt | None, str]
@@ -324,6 +325,12 @@ def shapes(fn: Function) -> Iterator[Finding]:
             yield from ((stmt, fault) for fault in broken_shapes(stmt))
 
 
+def ascend(fn: Function) -> Iterator[Finding]:
+    """Operations of Ascend cores name operations, modes and pipes that exist where they stand."""
+    for stmt, around in statements(fn):
+        yield from ((stmt, fault) for fault in broken_ascend(stmt, around))
+
+
 RULES: tuple[Callable[[Function], Iterator[Finding]], ...] = (
     names,
     parameters,
@@ -336,5 +343,6 @@ RULES: tuple[Callable[[Function], Iterator[Finding]], ...] = (
     expressions,
     fields,
     shapes,
+    ascend,
 )
 """What a function of the tile stage must satisfy."""

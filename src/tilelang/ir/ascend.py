@@ -1,0 +1,388 @@
+"""What an Ascend program says beyond tiles: cores and pipes, flags between them, operations of the
+vector units, transfers with a conversion on the way.
+
+These are statements of the tile stage. A core group has one cube core (pipes S, MTE2, MTE1, M, FIX)
+and its vector cores (S, MTE2, V, MTE3). Work is queued on pipes: each pipe keeps its order, and
+different pipes, and different cores, are ordered by the statements of this file alone. An
+*explicit* function has every tile operation inside a `CoreRegion`, an `address` annotation for
+every buffer on chip, and every such order as a statement; without them its meaning is the program
+order. Outside a region, or in one without `sub`, the first thread index of the launch stands for
+the number of the vector core in its group (0 on the cube core).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tilelang.dtypes import DType
+from tilelang.ir.expr import Expr, Region, Var
+from tilelang.ir.node import Effect, Node, attr, binds, body, operand
+from tilelang.ir.tile import Block, Stmt, TileOp
+
+
+class Core(enum.Enum):
+    """The two kinds of core of a group (AIC and AIV)."""
+
+    CUBE = "C"
+    VECTOR = "V"
+
+
+class Pipe(enum.Enum):
+    """The in-order queues of a core.
+
+    S runs scalars, V vector operations, M products; MTE1 loads L0A and L0B from L1, MTE2 loads L1
+    or UB from global memory, MTE3 stores UB, FIX drains L0C. ALL means every pipe of the core.
+    """
+
+    S = "S"
+    V = "V"
+    M = "M"
+    MTE1 = "MTE1"
+    MTE2 = "MTE2"
+    MTE3 = "MTE3"
+    FIX = "FIX"
+    ALL = "ALL"
+
+
+PIPES_OF: dict[Core, tuple[Pipe, ...]] = {
+    Core.CUBE: (Pipe.S, Pipe.MTE2, Pipe.MTE1, Pipe.M, Pipe.FIX),
+    Core.VECTOR: (Pipe.S, Pipe.MTE2, Pipe.V, Pipe.MTE3),
+}
+"""The pipes of each kind of core (ascend.md B2: AscendC programming model)."""
+
+
+# Cores -------------------------------------------------------------------------------------------
+
+
+class CoreRegion(Stmt):
+    """Runs `body` on the cores of one kind only; those of the other kind pass by.
+
+    `sub` is the number of the vector core in its group, 0 to `subs` - 1; with `subs` 1 the second
+    vector core passes by as well. Both kinds run their regions at the same time.
+    """
+
+    core: Core = attr()
+    body: Block = body()
+    sub: Var | None = binds(default=None)
+    subs: int = attr(default=2)
+
+
+class VectorKind(enum.Enum):
+    """The two kinds of function of the 950's vector core."""
+
+    SIMT = "simt"
+    SIMD = "simd"
+
+
+class VectorFunction(Stmt):
+    """A function of the vector core: `body` runs on V as one operation, which touches UB and global
+    memory itself.
+
+    SIMT has `threads` threads (1 to 3 extents), which `thread_vars` number; SIMD has one, with
+    vector registers. `latency` is the author's estimate and never changes the result.
+    """
+
+    kind: VectorKind = attr()
+    body: Block = body()
+    threads: tuple[int, ...] = attr(default=())
+    thread_vars: tuple[Var, ...] = binds(default=())
+    latency: int = attr(default=0)
+
+
+# Order -------------------------------------------------------------------------------------------
+
+
+class SetFlag(Stmt):
+    """Raises event `id` of the pair (src, dst) when the work queued on `src` before is done."""
+
+    src: Pipe = attr()
+    dst: Pipe = attr()
+    id: Expr = operand()
+
+
+class WaitFlag(Stmt):
+    """Holds up `dst` until event `id` of the pair (src, dst) is raised, and takes it down again."""
+
+    src: Pipe = attr()
+    dst: Pipe = attr()
+    id: Expr = operand()
+
+
+class PipeBarrier(Stmt):
+    """What is queued on `pipe` later starts when what was queued before is done; ALL: likewise for
+    all pipes of the core together.
+    """
+
+    pipe: Pipe = attr()
+
+
+class CrossSet(Stmt):
+    """Raises cross-core flag `id` when the work queued on `pipe` before is done.
+
+    Mode 0 is among all cube or all vector cores of the launch: each raises it, and it holds for
+    each when all have. Mode 1 is likewise among the vector cores of a group. In mode 2 a cube core
+    raises it for every vector core of its group, and for the cube core it holds when every vector
+    core has raised it. Mode 4 (950) is between the cube core and one vector core: on the cube core
+    id i means vector core 0 and i + 16 vector core 1.
+    """
+
+    mode: int = attr()
+    pipe: Pipe = attr()
+    id: Expr = operand()
+
+
+class CrossWait(Stmt):
+    """Holds up `pipe` of this core until cross-core flag `id` holds, and takes it down by one.
+
+    ALL holds up the whole core, which is the only form of the 910B. `mode` is as in `CrossSet`.
+    """
+
+    id: Expr = operand()
+    mode: int = attr(default=2)
+    pipe: Pipe = attr(default=Pipe.ALL)
+
+
+class SyncAll(Stmt):
+    """All cores of the launch (of the kind of the region around, if any) wait for each other, after
+    all their work so far is done.
+    """
+
+
+class Lock(Stmt):
+    """Takes mutex `id` of the core for `pipe` (950): its later work waits until the last holder's
+    work before `Unlock` is done.
+    """
+
+    pipe: Pipe = attr()
+    id: Expr = operand()
+    mode: int = attr(default=0)
+
+
+class Unlock(Stmt):
+    """Gives mutex `id` back when the work queued on `pipe` before is done."""
+
+    pipe: Pipe = attr()
+    id: Expr = operand()
+    mode: int = attr(default=0)
+
+
+# Modes -------------------------------------------------------------------------------------------
+
+
+class AtomicMode(Stmt):
+    """From here on stores of this core to global memory combine with what is there by `op`, the
+    value of an `AtomicOp`; "" ends it. `dtype` is the element type in which they combine.
+    """
+
+    op: str = attr()
+    dtype: DType | None = attr(default=None)
+
+
+class SetMode(Stmt):
+    """Sets a mode of the core, by its name in `MODES`, for what comes after."""
+
+    name: str = attr()
+    value: Expr = operand()
+
+
+MODES: dict[str, str] = {
+    "hf32": "products of float32 round their operands to 11 bits of mantissa first",
+    "mmad_direction": "the order in which a product walks its blocks; never changes the result",
+    "deq_scale": "the factor by which a drained int32 accumulator is multiplied",
+}
+
+
+# Transfers ---------------------------------------------------------------------------------------
+
+
+class Transfer(TileOp):
+    """A copy with more than `Copy` says; the two memories decide the path.
+
+    Axes match as in `Copy`, or the numbers of elements are equal. The dtype converts by value, with
+    `rounding` ("" for the nearest even; else one of `ROUNDINGS`). `relu` replaces negative values
+    by zero (from L0C). `transpose` exchanges the last two axes. `pad` is written to the elements of
+    `dst` for which `src`, in global memory, has none (zero without it). `split` hands half of the
+    rows ("m") or columns ("n") of an L0C tile to each vector core; `sub` is the vector core whose
+    UB is meant where the cube core writes it. `scale` multiplies an int32 accumulator on its way.
+    `hints` (cache, unit flag) never change the result.
+    """
+
+    src: Region = operand(effect=Effect.READ)
+    dst: Region = operand(effect=Effect.WRITE)
+    relu: bool = attr(default=False)
+    transpose: bool = attr(default=False)
+    pad: Expr | None = operand(default=None)
+    split: str = attr(default="")
+    sub: Expr | None = operand(default=None)
+    scale: Expr | None = operand(default=None)
+    rounding: str = attr(default="")
+    hints: tuple[tuple[str, Any], ...] = attr(default=())
+
+
+ROUNDINGS: dict[str, str] = {
+    "CAST_NONE": "exact where the conversion is, else to the nearest even",
+    "CAST_RINT": "to the nearest, ties to even",
+    "CAST_FLOOR": "down",
+    "CAST_CEIL": "up",
+    "CAST_ROUND": "to the nearest, ties away from zero",
+    "CAST_TRUNC": "toward zero",
+    "CAST_ODD": "to the nearest odd (Von Neumann rounding)",
+}
+"""The rounding modes of vector conversions (AscendC `RoundMode`)."""
+
+
+# Vector operations -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VectorFn:
+    """One operation of the vector units: what `VectorOp` checks and dependence analysis reads.
+
+    `srcs` is the number of sources, least and most; `imm` the names of its immediates, those with
+    `?` optional. `updates` says that the old contents of `dst` are read as well. `scratch` sources
+    at the end are overwritten. `source` is the function of the vendor's AscendC API behind it.
+    """
+
+    name: str
+    srcs: tuple[int, int]
+    source: str
+    doc: str
+    imm: tuple[str, ...] = ()
+    updates: bool = False
+    scratch: int = 0
+
+
+def _fns(srcs: int, *rows: tuple[str, str, str], updates: bool = False) -> list[VectorFn]:
+    return [VectorFn(n, (srcs, srcs), source, doc, updates=updates) for n, source, doc in rows]
+
+
+_UNARY = _fns(
+    1,
+    ("exp", "Exp", "e to the power"),
+    ("ln", "Ln", "the natural logarithm"),
+    ("abs", "Abs", "the absolute value"),
+    ("reciprocal", "Reciprocal", "1 / x"),
+    ("sqrt", "Sqrt", "the square root"),
+    ("rsqrt", "Rsqrt", "1 / sqrt(x)"),
+    ("relu", "Relu", "max(x, 0)"),
+    ("bitwise_not", "Not", "the complement"),
+    ("sigmoid", "Sigmoid", "1 / (1 + exp(-x))"),
+    ("silu", "Silu", "x / (1 + exp(-x))"),
+    ("sin", "Sin", "the sine"),
+    ("cos", "Cos", "the cosine"),
+    ("round", "Round", "to an integral value, ties to even"),
+    ("neg", "Muls", "-x"),
+)
+_BINARY = _fns(
+    2,
+    ("add", "Add, Adds", "a + b"),
+    ("sub", "Sub", "a - b"),
+    ("mul", "Mul, Muls", "a * b"),
+    ("div", "Div", "a / b"),
+    ("max", "Max, Maxs", "the larger"),
+    ("min", "Min, Mins", "the smaller"),
+    ("bitwise_and", "And", "a & b"),
+    ("bitwise_or", "Or", "a | b"),
+    ("bitwise_xor", "Xor", "a ^ b"),
+    ("bitwise_lshift", "ShiftLeft", "a << b"),
+    ("bitwise_rshift", "ShiftRight", "a >> b"),
+    ("leaky_relu", "LeakyRelu", "x where x >= 0, else x * b"),
+    ("pow", "Power", "a to the power b"),
+)
+_TERNARY = [
+    VectorFn("clamp", (3, 3), "ClampMax, ClampMin", "min(max(x, low), high)"),
+    VectorFn("axpy", (2, 2), "Axpy", "dst + a * b", updates=True),
+    VectorFn("mul_add_dst", (2, 2), "MulAddDst", "dst + a * b", updates=True),
+]
+_CHOICE = [
+    VectorFn(
+        "compare",
+        (2, 2),
+        "Compare, CompareScalar",
+        "one bit for each element, lowest first, in the bytes of dst",
+        imm=("mode",),
+    ),
+    VectorFn(
+        "select",
+        (3, 3),
+        "Select",
+        "a where the element's bit of the mask (the first source) is set, else b",
+        imm=("mode?",),
+    ),
+]
+_PLACES = [
+    VectorFn("broadcast", (1, 1), "Broadcast", "repeats axes of extent 1"),
+    VectorFn("transpose", (1, 1), "Transpose", "exchanges the two axes"),
+    VectorFn("gather", (3, 3), "Gather", "the element at base + offset bytes, of each offset"),
+    VectorFn("gatherb", (2, 2), "Gatherb", "the 32-byte block at offset, of each offset"),
+    VectorFn(
+        "gather_mask",
+        (1, 2),
+        "GatherMask",
+        "the elements that a pattern or mask names, packed",
+        imm=("pattern?",),
+    ),
+    VectorFn("createvecindex", (1, 1), "CreateVecIndex", "first, first + 1, ..."),
+    VectorFn("arith_progression", (2, 2), "ArithProgression", "first, first + step, ..."),
+    VectorFn("brcb", (1, 1), "Brcb", "each element repeated over a 32-byte block"),
+]
+_ROWS = [
+    *_fns(
+        2,
+        ("row_expand_add", "Add", "a + b of the row"),
+        ("row_expand_sub", "Sub", "a - b of the row"),
+        ("row_expand_mul", "Mul", "a * b of the row"),
+        ("row_expand_div", "Div", "a / b of the row"),
+        ("row_expand_max", "Max", "the larger of a and b of the row"),
+        ("row_expand_min", "Min", "the smaller of a and b of the row"),
+    ),
+]
+_REDUCTIONS = [
+    *(
+        VectorFn(f"block_reduce_{op}", (1, 1), f"BlockReduce{op.title()}", f"{op} of 32 bytes")
+        for op in ("max", "min", "sum")
+    ),
+    *(
+        VectorFn(f"whole_reduce_{op}", (1, 1), f"WholeReduce{op.title()}", f"{op} of a repeat")
+        for op in ("max", "min", "sum")
+    ),
+    VectorFn("sum", (1, 1), "Sum", "the sum of each row"),
+]
+_SORTS = [
+    VectorFn("sort32", (2, 2), "Sort32", "pairs (value, index), each 32 sorted downwards"),
+    VectorFn("sort", (2, 2), "Sort", "pairs (value, index) of the first n values, downwards"),
+    VectorFn("merge_sort", (2, 4), "MrgSort", "sorted lists of pairs, merged"),
+    VectorFn("topk", (3, 3), "Sort32, MrgSort", "the first k pairs of `sort`"),
+]
+
+VECTOR_OPS: dict[str, VectorFn] = {
+    fn.name: fn
+    for group in (_UNARY, _BINARY, _TERNARY, _CHOICE, _PLACES, _ROWS, _REDUCTIONS, _SORTS)
+    for fn in group
+}
+"""The operations by name. Elementwise ones work in the dtype of `dst`, row-major over regions of
+equally many elements; a scalar source counts for every element.
+"""
+
+
+class VectorOp(TileOp):
+    """`op` of `VECTOR_OPS` on regions of UB; a source is a region or a scalar.
+
+    `imm` are its immediates by name.
+    """
+
+    op: str = attr()
+    dst: Region = operand(effect=Effect.WRITE)
+    srcs: tuple[Region | Expr, ...] = operand(effect=Effect.READ)
+    imm: tuple[tuple[str, Any], ...] = attr(default=())
+
+    def effects(self) -> Iterator[tuple[Effect, Node]]:
+        """The declared effects, by the row of the operation."""
+        row = VECTOR_OPS[self.op]
+        yield Effect.UPDATE if row.updates else Effect.WRITE, self.dst
+        for place, src in enumerate(self.srcs):
+            scratch = place >= len(self.srcs) - row.scratch
+            yield Effect.UPDATE if scratch else Effect.READ, src
