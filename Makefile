@@ -6,7 +6,7 @@ DEV    := .venv/.installed-dev
 GPU    := .venv/.installed-gpu
 PYTEST := $(PY) -m pytest -n auto --dist worksteal
 
-.PHONY: help setup demo test fast gpu golden check format lint types imports budget docs bench clean
+.PHONY: help setup demo test fast gpu sanitize golden check format lint types imports budget docs bench clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z]*\): *[^#]*## /  make \1: /p' Makefile
@@ -29,6 +29,9 @@ fast: $(DEV)    ## the fast half of the tests
 
 gpu: $(GPU)     ## the tests that need a CUDA device; no device is a failure here
 	$(PY) -m pytest -m gpu --require-gpu
+
+sanitize: $(GPU) ## compute-sanitizer over examples and random kernels, on a device
+	$(PY) tools/sanitize.py
 
 golden: $(DEV)  ## rewrite the golden files, and say which changed
 	$(PYTEST) --update-golden

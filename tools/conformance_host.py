@@ -18,6 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from conformance_outcome import one_line, outcome_of
 from gpuless import (
     CudaIsCpu,
     NoAsserts,
@@ -30,8 +31,6 @@ from gpuless import (
 from sizes import lower_main, lower_options
 
 # The calls and assertions by which programs compare results with a reference.
-# What torch and Triton say where they find no GPU.
-GPU_ONLY = ("libcuda.so", "compiled without CUDA", "not compiled with CUDA", "ATen_cuda")
 CHECKS = (
     "assert_",
     "close",
@@ -70,24 +69,6 @@ def redirect_targets(chip: str) -> None:
         setattr(sys.modules[f"tilelang.runtime.{user}"], "resolve", redirected)  # noqa: B010 - untyped
 
 
-def outcome_of(exc: BaseException) -> tuple[str, str]:
-    """What an exception says about the program: the outcome and one line of reason."""
-    from tilelang.errors import InternalError, TileError
-
-    reason = f"{type(exc).__name__}: {exc}"
-    if isinstance(exc, ModuleNotFoundError) and not str(exc.name).startswith("tilelang"):
-        return "needs a package", str(exc.name)
-    if isinstance(exc, MemoryError) or "can't allocate memory" in reason:
-        return "too large", reason
-    if any(words in reason for words in GPU_ONLY):
-        return "needs a GPU", reason
-    if isinstance(exc, TileError):
-        return "refused", exc.diagnostics[0].message if exc.diagnostics else reason
-    if isinstance(exc, AssertionError) and not isinstance(exc, InternalError):
-        return "wrong", reason
-    return "failed", reason
-
-
 class Collected:
     """Collects what became of each test of a file."""
 
@@ -124,7 +105,7 @@ def run_tests(path: str) -> None:
         options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir=/", path]
         code = pytest.main(options, plugins=[collected])
     for name, outcome, reason in collected.rows:
-        print(f"\nTEST\t{name}\t{outcome}\t{' '.join(reason.split())[:200]}", flush=True)
+        print(f"\nTEST\t{name}\t{outcome}\t{one_line(reason)}", flush=True)
     good = all(outcome in ("passed", "skipped") for _, outcome, _ in collected.rows)
     summary = "passed" if good and collected.rows else "failed"
     print(
@@ -232,8 +213,7 @@ def main() -> None:
             import traceback
 
             traceback.print_exc()
-    line = " ".join(reason.split())[:200]
-    print(f"\nOUTCOME\t{outcome}\t{line}", flush=True)
+    print(f"\nOUTCOME\t{outcome}\t{one_line(reason)}", flush=True)
     os._exit(0)
 
 
