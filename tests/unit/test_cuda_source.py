@@ -312,7 +312,7 @@ def test_matrix_descriptors():
 
 
 def test_fields_do_not_overlap():
-    for name in ("WGMMA_MATRIX", "TCGEN05_MATRIX", "TCGEN05_INSTRUCTION"):
+    for name in (n for n in dir(descriptors) if n.endswith(("_MATRIX", "INSTRUCTION"))):
         bits = [b for f in getattr(descriptors, name) for b in range(f.low, f.low + f.width)]
         assert len(bits) == len(set(bits)), name
         assert max(bits) < (32 if name.endswith("INSTRUCTION") else 64)

@@ -7,7 +7,9 @@ address at run time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tilelang.errors import InternalError
 
@@ -53,18 +55,40 @@ TCGEN05_MATRIX: Fields = (
 )
 """PTX ISA 9.0, tcgen05: Shared memory descriptor."""
 
-TCGEN05_INSTRUCTION: Fields = (
-    Field("d", 4, 2, 1, "type of D: 0 F16, 1 F32, 2 S32"),
-    Field("a", 7, 3, 1, "type of A: 0 F16, 1 BF16, 2 TF32; 0 E4M3, 1 E5M2; 0 U8, 1 S8, by kind"),
-    Field("b", 10, 3, 1, "type of B, as of A"),
+_OPERANDS = (
     Field("negate_a", 13, 1),
     Field("negate_b", 14, 1),
     Field("transpose_a", 15, 1, 1, "1 where A is M-major"),
     Field("transpose_b", 16, 1, 1, "1 where B is N-major"),
     Field("n", 17, 6, 8, "columns of D"),
-    Field("m", 24, 5, 16, "rows of D"),
+    Field("m", 24, 5, 16, "rows of D, of both blocks of a pair"),
+)
+
+TCGEN05_INSTRUCTION: Fields = (
+    Field("d", 4, 2, 1, "type of D: 0 F16, 1 F32, 2 S32"),
+    Field("a", 7, 3, 1, "type of A: a value of TCGEN05_TYPES"),
+    Field("b", 10, 3, 1, "type of B, as of A"),
+    *_OPERANDS,
 )
 """PTX ISA 9.0, tcgen05: Instruction descriptor of kinds f16, tf32, f8f6f4 and i8."""
+
+TCGEN05_SCALED_INSTRUCTION: Fields = (
+    Field("scale_b_at", 4, 2, 1, "byte of the cells at which the scales of B begin"),
+    Field("a", 7, 3, 1, "type of A: a value of TCGEN05_TYPES, of kinds mxf4 and mxf4nvf4 1 E2M1"),
+    Field("b", 10, 3, 1, "type of B, as of A"),
+    *_OPERANDS,
+    Field("scale", 23, 1, 1, "type of the scales: 0 UE4M3, 1 UE8M0"),
+    Field("scale_a_at", 29, 2, 1, "byte of the cells at which the scales of A begin"),
+)
+"""PTX ISA 9.0, tcgen05: Instruction descriptor of the block-scaled kinds."""
+
+_FLOATS = {"f16": 0, "bf16": 1, "tf32": 2}
+_NARROW = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
+TCGEN05_TYPES: dict[str, int] = _FLOATS | _NARROW | {"u8": 0, "s8": 1}
+"""The codes of the types of A and B; the kind of the instruction says which list they belong to."""
+
+TCGEN05_TOTALS = {"f16": 0, "f32": 1, "s32": 2}
+TCGEN05_SCALES = {"ue4m3": 0, "ue8m0": 1}
 
 _SWIZZLES = {
     "wgmma": {0: 0, 128: 1, 64: 2, 32: 3},
@@ -90,3 +114,26 @@ def matrix(unit: str, *, swizzle: int, leading: int, stride: int) -> int:
     if unit == "wgmma":
         return word(WGMMA_MATRIX, leading=leading, stride=stride, swizzle=code)
     return word(TCGEN05_MATRIX, leading=leading, stride=stride, version=1, swizzle=code)
+
+
+def tcgen05_instruction(imm: Mapping[str, Any]) -> int:
+    """The word of `tcgen05.instruction`, or of `tcgen05.instruction.scaled` (it has `kind`)."""
+    shape = {
+        "transpose_a": int(imm["trans_a"]),
+        "transpose_b": int(imm["trans_b"]),
+        "n": imm["n"],
+        "m": imm["m"],
+    }
+    kind = imm.get("kind", "")
+    if kind.startswith("mxf4"):
+        codes = {"a": 1, "b": 1}
+    else:
+        codes = {name: TCGEN05_TYPES[imm[name]] for name in "ab"}
+    if not kind:
+        return word(TCGEN05_INSTRUCTION, d=TCGEN05_TOTALS[imm["d"]], **codes, **shape)
+    scales = {
+        "scale": TCGEN05_SCALES[imm["scale"]],
+        "scale_a_at": imm["scale_a_at"],
+        "scale_b_at": imm["scale_b_at"],
+    }
+    return word(TCGEN05_SCALED_INSTRUCTION, **codes, **shape, **scales)

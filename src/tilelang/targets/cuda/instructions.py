@@ -253,25 +253,9 @@ def _grid_sync(self: Instructions, stmt: Instr) -> None:
     self.x.code.add(f"tl::grid_sync({pointer(place, self.x.index(slot.index))});")
 
 
-_TYPES = {
-    "d": {"f16": 0, "f32": 1, "s32": 2},
-    "a": {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "u8": 0, "s8": 1},
-}
-
-
 def _instruction(self: Instructions, stmt: Instr) -> None:
     """`tcgen05.instruction`: a constant."""
-    imm = dict(stmt.imm)
-    word = descriptors.word(
-        descriptors.TCGEN05_INSTRUCTION,
-        d=_TYPES["d"][imm["d"]],
-        a=_TYPES["a"][imm["a"]],
-        b=_TYPES["a"][imm["b"]],
-        transpose_a=int(imm["trans_a"]),
-        transpose_b=int(imm["trans_b"]),
-        n=imm["n"],
-        m=imm["m"],
-    )
+    word = descriptors.tcgen05_instruction(dict(stmt.imm))
     self.x.code.add(f"const u32 {self.x.vars[stmt.results[0].name]} = 0x{word:X}u;")
 
 
@@ -280,5 +264,6 @@ _SPECIAL: dict[str, Callable[[Instructions, Instr], None]] = {
     "wgmma.descriptor": _descriptor("wgmma"),
     "tcgen05.descriptor": _descriptor("tcgen05"),
     "tcgen05.instruction": _instruction,
+    "tcgen05.instruction.scaled": _instruction,
     "grid.sync": _grid_sync,
 }
