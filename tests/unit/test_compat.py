@@ -85,7 +85,7 @@ def test_of_tvm_there_is_the_dtype() -> None:
     exec("from tvm import DataType\nfrom tilelang import tvm", space)
     assert space["DataType"]("float16").bits == 16  # type: ignore[operator]
     with pytest.raises(ModuleNotFoundError, match="an object of TVM"):
-        exec("from tvm import tirx")
+        exec("from tvm import arith")
     with pytest.raises(TileNameError, match="an object of TVM"):
         _ = tilelang.tvm.target
 
@@ -261,3 +261,32 @@ def test_par_compile_keeps_the_order_and_the_gaps() -> None:
     with pytest.raises(TileError):
         tilelang.par_compile([None])
     assert tilelang.par_compile([None, None], ignore_error=True) == [None, None]
+
+
+@pytest.mark.skipif(HAS_TVM, reason="TVM is installed, and its own module is found")
+def test_expressions_of_tvm_compute_with_scalars() -> None:
+    """Four bits of a byte become a float16: what programs with packed weights do."""
+    tirx = importlib.import_module("tvm.tirx")
+
+    def half(byte: Any, at: Any) -> Any:
+        mask = tirx.const(15, T.uint16)
+        four = (byte >> (at.astype(T.uint16) * tirx.const(4, T.uint16))) & mask
+        sign, exponent = four >> tirx.const(3, T.uint16), (four >> 1) & 3
+        bits = (sign << tirx.const(15, T.uint16)) | (exponent + 14 << 10) | ((four & 1) << 9)
+        zero = tirx.const(0, T.float16)
+        value = tirx.reinterpret(T.float16, tirx.Cast("uint16", bits))
+        return tirx.Select(exponent == tirx.const(0, "uint16"), zero, tirx.Min(value, value))
+
+    @T.prim_func
+    def unpack(A: T.Tensor((8,), "uint8"), B: T.Tensor((16,), "float16")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(16):
+                B[i] = half(A[i // 2], i % 2)
+
+    a, b = np.arange(0, 256, 33, dtype=np.uint8), np.zeros(16, np.float16)
+    tilelang.compile(unpack, target="emulate")(a, b)
+    values = np.array([0, 0, 1, 1.5, 2, 3, 4, 6] * 2, np.float16)
+    values[8:] *= -1
+    want = values[np.stack((a & 15, a >> 4), axis=1).reshape(-1)]
+    np.testing.assert_array_equal(b, want)
+    assert tirx.const(1).dtype == "int32" and tirx.const(0.5).dtype == "float32"

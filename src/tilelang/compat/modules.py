@@ -1,8 +1,8 @@
 """The modules of TileLang that programs import and that have no folder here: one table.
 
 A module of the table holds what exists, and refuses the rest by name when it is used. The finder
-gives these modules to Python's import, after every real one; `tvm` is among them, with DataType
-alone, where TVM is not installed.
+gives these modules to Python's import, after every real one; `tvm` is among them where TVM is not
+installed, with DataType and the expressions of `tirx`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tilelang.compat import devices, sparse
+from tilelang.compat import devices, sparse, tirx
 from tilelang.dtypes import DType
 from tilelang.errors import TileNameError, error
 from tilelang.language.later import Later
@@ -54,6 +54,7 @@ REAL: dict[str, dict[str, Any]] = {
         "simplify_prim_func": simplify_prim_func,
     },
     "tvm": {"DataType": DType},
+    "tvm.tirx": {name: getattr(tirx, name) for name in tirx.__all__},
 }
 
 # What is declared and refused when it is used: a module, its names.
@@ -133,7 +134,7 @@ class DeclaredModule(ModuleType):
 
 def _why(module: str) -> str:
     if module.split(".")[0] == "tvm":
-        return "is an object of TVM; of TVM only the DataType is here"
+        return "is an object of TVM; of TVM only the DataType and some expressions are here"
     return "is a name of TileLang's own compiler, which is not part of Tilewright"
 
 

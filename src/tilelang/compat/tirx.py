@@ -1,0 +1,25 @@
+"""The scalar expressions of `tvm.tirx` that programs compute with: constants, conversions, the bits
+of a value as another type, choices. What leaves are the values of the language itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.dtypes import DType
+from tilelang.language import maths
+from tilelang.language.raw import Cast
+from tilelang.language.values import Value, constant, reinterpret
+
+PrimExpr = Value
+
+
+def const(value: Any, dtype: Any = None, span: Any = None) -> Value:
+    """A number of a dtype: without one int32, float32 or bool as the number is."""
+    kind = {bool: "bool", float: "float32"}.get(type(value), "int32")
+    return Value(constant(value, DType(kind if dtype is None else dtype)))
+
+
+Select, Min, Max = maths.Select, maths.min, maths.max
+
+__all__ = ["Cast", "Max", "Min", "PrimExpr", "Select", "const", "reinterpret"]
