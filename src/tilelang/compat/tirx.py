@@ -16,8 +16,9 @@ PrimExpr = Value
 
 def const(value: Any, dtype: Any = None, span: Any = None) -> Value:
     """A number of a dtype: without one int32, float32 or bool as the number is."""
-    kind = {bool: "bool", float: "float32"}.get(type(value), "int32")
-    return Value(constant(value, DType(kind if dtype is None else dtype)))
+    if dtype is None:
+        dtype = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
+    return Value(constant(value, DType(dtype)))
 
 
 Select, Min, Max = maths.Select, maths.min, maths.max
