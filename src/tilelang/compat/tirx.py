@@ -17,7 +17,8 @@ PrimExpr = Value
 def const(value: Any, dtype: Any = None, span: Any = None) -> Value:
     """A number of a dtype: without one int32, float32 or bool as the number is."""
     if dtype is None:
-        dtype = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
+        whole = "bool" if isinstance(value, bool) else "int32"
+        dtype = "float32" if isinstance(value, float) else whole
     return Value(constant(value, DType(dtype)))
 
 
