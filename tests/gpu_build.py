@@ -20,9 +20,9 @@ from tilelang.targets import CHIPS
 TARGETS = {name: parse_target(f"cuda -arch={name}", CHIPS) for name in ("sm_80", "sm_90a")}
 
 
-def gpu_program(fn: Function, arch: str = "sm_90a") -> Program:
+def gpu_program(fn: Function, arch: str = "sm_90a", without: tuple[str, ...] = ()) -> Program:
     """The program for many threads, which keeps the rules and reads back."""
-    program = lower(fn, TARGETS[arch])
+    program = lower(fn, TARGETS[arch], without=without)
     verify_program(program, planned=True)
     assert read_program(print_program(program)) == program
     return program
@@ -49,11 +49,12 @@ def check_gpu(
     rtol: float = 0.0,
     atol: float = 0.0,
     races: bool = True,
+    without: tuple[str, ...] = (),
     **args: Any,
 ) -> Program:
     """Fails unless the lowered program gives what the emulator of the chip gives."""
     function = getattr(fn, "ir", fn)
-    program = gpu_program(function, arch)
+    program = gpu_program(function, arch, without)
     want = copies(args)
     translate(function, tf32=True).run(want)
     got = copies(args)

@@ -109,7 +109,9 @@ class Part(enum.Enum):
 
 # The parts of this version that read their settings. The commit that makes a part read them adds
 # it here; tests/unit/test_options.py compares this with the source, in both directions.
-BUILT: frozenset[Part] = frozenset({Part.TARGET, Part.RUNTIME, Part.TRACE, Part.CHECK, Part.DEVICE})
+BUILT: frozenset[Part] = frozenset(
+    {Part.TARGET, Part.RUNTIME, Part.TRACE, Part.CHECK, Part.THREAD, Part.DEVICE}
+)
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,11 @@ USAGE = Kind("an integer from 0 to 10", (int,), int, lambda n: 0 <= n <= 10)
 PROCESSORS = Kind("a number of processors, or -1", (int,), int, lambda n: n == -1 or n > 0)
 MILLISECONDS = Kind("a number of ms, 0 or more", (int, float), float, lambda x: x >= 0)
 SECONDS = Kind("a number of seconds above 0", (int, float), float, lambda x: x > 0)
+NAMES = Kind(
+    "names, parted by commas",
+    (str,),
+    lambda text: tuple(item.strip() for item in text.split(",") if item.strip()),
+)
 SHARE = Kind("a number above 0, at most 1", (int, float), float, lambda x: 0 < x <= 1)
 COST_MODEL = _one_of("io-aware", "register-count")
 BACKEND = _one_of("auto", "tvm_ffi", "cython", "nvrtc", "torch", "cutedsl")
@@ -271,7 +278,6 @@ _TRACE = (Part.TRACE, Effect.REPORTS)
 _CHECK = (Part.CHECK, Effect.REPORTS)
 _THREAD_RESULTS = (Part.THREAD, Effect.RESULTS)
 _THREAD_SPEED = (Part.THREAD, Effect.SPEED)
-_THREAD_REPORTS = (Part.THREAD, Effect.REPORTS)
 _DEVICE_RESULTS = (Part.DEVICE, Effect.RESULTS)
 _DEVICE_SPEED = (Part.DEVICE, Effect.SPEED)
 _TUNE = (Part.TUNE, Effect.SPEED)
@@ -353,10 +359,6 @@ class Options:
         False, SWITCH, _THREAD_RESULTS, _K.TL_DISABLE_SAFE_MEMORY_ACCESS,
         doc="No guards on global memory: an out-of-bounds access is then undefined."
     )
-    config_index_bitwidth: int = _option(
-        32, BITS, _THREAD_SPEED, _K.TL_CONFIG_INDEX_BITWIDTH,
-        doc="The narrowest integer for addresses; a tensor that needs 64 bits gets them anyway."
-    )
     disable_warp_specialized: bool = _option(
         False, SWITCH, _THREAD_SPEED, _K.TL_DISABLE_WARP_SPECIALIZED,
         doc="Do not split producers and consumers over warps."
@@ -369,10 +371,6 @@ class Options:
         False, SWITCH, _THREAD_SPEED, _K.TL_DISABLE_WGMMA,
         doc="Multiply with mma where wgmma would serve."
     )
-    disable_vectorize_256: bool = _option(
-        False, SWITCH, _THREAD_SPEED, _K.TL_DISABLE_VECTORIZE_256,
-        doc="No vector access wider than 128 bits."
-    )
     enable_async_copy: bool = _option(
         True, SWITCH, _THREAD_SPEED, _K.TL_ENABLE_ASYNC_COPY,
         doc="Use cp.async for copies into shared memory inside pipelined loops."
@@ -381,13 +379,9 @@ class Options:
         False, SWITCH, _THREAD_SPEED, _K.TL_DISABLE_SHARED_MEMORY_REUSE,
         doc="Give each shared buffer bytes of its own, even when lifetimes do not overlap."
     )
-    layout_visualization_enable: bool = _option(
-        False, SWITCH, _THREAD_REPORTS, _K.TL_LAYOUT_VISUALIZATION_ENABLE,
-        doc="Draw the layouts that were inferred."
-    )
-    layout_visualization_formats: tuple[str, ...] = _option(
-        ("txt",), FORMATS, _THREAD_REPORTS, _K.TL_LAYOUT_VISUALIZATION_FORMATS,
-        doc="The forms in which layouts are drawn."
+    without: tuple[str, ...] = _option(
+        (), NAMES, _THREAD_SPEED, "TILEWRIGHT_WITHOUT",
+        doc="Leave these optimisations for GPUs out, such as `tma-store` (docs/cuda.md has them)."
     )
 
     enable_fast_math: bool = _option(
@@ -430,6 +424,7 @@ _TVM = "a switch of TVM's passes, which are not used"
 _SUBKEY = "it belongs inside the dict of `tl.Simplify`"
 _SOURCES = "generated code includes no library that a path could point to"
 _NATIVE = "there is no native library and no TVM to find"
+_DRAWN = "layouts are not drawn in this version"
 _OUR_TRACE = "use TILEWRIGHT_TRACE and TILEWRIGHT_TRACE_DIR"
 
 _UNUSED: dict[str, tuple[Kind, str]] = {
@@ -439,6 +434,10 @@ _UNUSED: dict[str, tuple[Kind, str]] = {
     _K.TL_ENABLE_AUTO_SCHEDULE: (SWITCH, _HINT),
     _K.TL_ENABLE_AUTO_WARP_SPECIALIZATION: (TEXT, _HINT),
     _K.TL_EMIT_LINE_DIRECTIVES: (SWITCH, "generated code always names the author's lines"),
+    _K.TL_CONFIG_INDEX_BITWIDTH: (BITS, "an index has 64 bits where its tensor needs them"),
+    _K.TL_DISABLE_VECTORIZE_256: (SWITCH, "no access of a thread is wider than 128 bits"),
+    _K.TL_LAYOUT_VISUALIZATION_ENABLE: (SWITCH, _DRAWN),
+    _K.TL_LAYOUT_VISUALIZATION_FORMATS: (FORMATS, _DRAWN),
     _K.TL_ENABLE_REDUCER_PLAN_VERBOSE: (SWITCH, _LOG),
     _K.TL_LAYOUT_COST_MODEL: (COST_MODEL, _HINT),
     _K.TL_REDUCER_FORCE_BASELINE: (SWITCH, _HINT),
@@ -447,7 +446,7 @@ _UNUSED: dict[str, tuple[Kind, str]] = {
     _K.TL_ENABLE_LOWER_LDGSTG_PREDICATED: (SWITCH, _HINT),
     _K.TL_ENABLE_VECTORIZE_PLANNER_VERBOSE: (SWITCH, _LOG),
     _K.TL_DEBUG_MERGE_SHARED_MEMORY_ALLOCATIONS: (SWITCH, _LOG),
-    _K.TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE: (SWITCH, _HINT),
+    _K.TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE: (SWITCH, "every pair that can share bytes does"),
     _K.TL_DISABLE_SHUFFLE_ELECT: (SWITCH, _HINT),
     _K.TL_DISABLE_LOOP_UNSWITCHING: (SWITCH, _HINT),
     _K.TL_LOOP_UNSWITCHING_ALLOW_NON_TRIVIAL_ELSE: (SWITCH, _HINT),

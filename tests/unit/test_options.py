@@ -42,6 +42,7 @@ EXAMPLES = {
     "PROCESSORS": (-1, "-1", 0, 1.5),
     "MILLISECONDS": (2, "2.5", -1.0, "2"),
     "SECONDS": (0.25, "0.25", 0.0, "1"),
+    "NAMES": ("tma,wgmma", "tma,wgmma", None, 3),
     "SHARE": (0.5, "0.5", 1.5, "0.5"),
     "COST_MODEL": ("io-aware", "io-aware", "fast", 3),
     "BACKEND": ("nvrtc", "nvrtc", "nvcc", 3),

@@ -122,8 +122,9 @@ class Accesses:
     """What all accesses share: where buffers lie, and what loops around have settled.
 
     `assumed` are conditions that hold here; of `outside` at least one does not. With `checked`,
-    assertions check what is not proved of accesses on chip. `placed` says how tiles lie in shared
-    memory, by the name of the buffer.
+    assertions check what is not proved of accesses on chip; without `guarded`, nothing is between
+    an access and what lies outside of a global array. `placed` says how tiles lie in shared memory,
+    by the name of the buffer.
     """
 
     places: dict[str, Place]
@@ -133,6 +134,7 @@ class Accesses:
     records: list[Record] = field(default_factory=list["Record"])
     depth: int = 0
     checked: bool = True
+    guarded: bool = True
     placed: dict[str, Placement] = field(default_factory=dict[str, Placement])
 
     def begin(self, env: Env) -> Access:
@@ -500,6 +502,8 @@ class Access:
         self, at: Place, indices: Sequence[Expr], env: Env, extents: Sequence[Expr]
     ) -> tuple[Expr, ...]:
         """The conditions of being inside that are not known to hold."""
+        if not self.shared.guarded and not at.on_chip:
+            return ()
         out: list[Expr] = []
         for i, size, extent in zip(indices, at.buffer.shape, extents, strict=True):
             low = compare(BinaryOp.GE, i, 0)

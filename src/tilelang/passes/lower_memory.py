@@ -86,6 +86,7 @@ from tilelang.passes.buffers import (
 from tilelang.passes.build import Names, as_type, compare, minus, plus, serial, times, unsupported
 from tilelang.passes.check.program import op_name
 from tilelang.passes.issue import PLACEMENT, Issue, Span, TensorBox
+from tilelang.passes.simt.switches import is_off
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -141,7 +142,8 @@ class _Lowering:
             for n in e.walk()
         }
         self.maps: dict[TensorBox, TensorMap] = {}
-        self.acc = Accesses(self.places, self.names, checked=not many)
+        guarded = not is_off(fn, "guards")
+        self.acc = Accesses(self.places, self.names, checked=not many, guarded=guarded)
         self.split = Splitter(self.acc, self.names, self.block)
 
     # Host level ----------------------------------------------------------------------------------

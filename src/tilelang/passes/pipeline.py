@@ -7,7 +7,7 @@ guarantee and on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from tilelang.errors import error
@@ -35,6 +35,7 @@ from tilelang.passes.simt.plain_tiles import plain_tiles
 from tilelang.passes.simt.rasterize import rasterize
 from tilelang.passes.simt.software_pipeline import software_pipeline
 from tilelang.passes.simt.spread_threads import spread_threads
+from tilelang.passes.simt.switches import switched
 from tilelang.passes.simt.synchronize import synchronize
 from tilelang.passes.simt.vectorize import vectorize
 from tilelang.passes.simt.warp_specialize import warp_specialize
@@ -94,10 +95,13 @@ PIPELINES: Mapping[BackendName, tuple[Pass, ...]] = {"cpu": ONE_THREAD, "cuda": 
 """The passes for the hardware of each kind of target."""
 
 
-def lower(fn: Function, target: Target, watch: Watch | None = None) -> Program:
+def lower(
+    fn: Function, target: Target, watch: Watch | None = None, without: Iterable[str] = ()
+) -> Program:
     """The program of the thread stage that does on `target` what `fn` means.
 
-    `watch` is told the name of each pass and what it made. Raises a `TileError` of kind `target`
+    `watch` is told the name of each pass and what it made; `without` names what is left out, as
+    `passes/simt/switches.py` lists it. Raises a `TileError` of kind `target`
     for what the target cannot run.
     """
     passes = PIPELINES.get(target.backend) if target.mode == "native" else None
@@ -108,7 +112,7 @@ def lower(fn: Function, target: Target, watch: Watch | None = None) -> Program:
             fn.loc,
             expected=", ".join(PIPELINES),
         )
-    at: Node = fn
+    at: Node = switched(fn, without)
     for one in passes:
         at = cast("Callable[[Node, Target], Node]", one)(at, target)
         if watch is not None:

@@ -15,14 +15,17 @@ from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.thread import Array, At, Declare, Kernel, Program, Space
 from tilelang.ir.tile import Block, For, Stmt, While
 from tilelang.isa.target import Target
+from tilelang.passes.simt.switches import is_off
 
 
 def plan_memory(program: Program, target: Target) -> Program:
     """Every shared array has a place."""
     del target
 
+    apart = is_off(program, "memory-reuse")
+
     def one(node: Node) -> Node | None:
-        return _planned(node) if isinstance(node, Kernel) else None
+        return _planned(node, apart=apart) if isinstance(node, Kernel) else None
 
     return program.rewrite(one)
 
@@ -52,7 +55,8 @@ class _Life:
         return (size or 0) * self.array.type.numpy.itemsize
 
 
-def _planned(kernel: Kernel) -> Kernel:
+def _planned(kernel: Kernel, *, apart: bool) -> Kernel:
+    """A kernel whose arrays have places; with `apart`, none shares its place."""
     lives = _Lives()
     lives.block(kernel.body, [])
     found = [v for v in lives.of.values() if v.first >= 0]
@@ -60,7 +64,8 @@ def _planned(kernel: Kernel) -> Kernel:
     done: list[_Life] = []
     size = 0
     for life in sorted(found, key=lambda v: (-v.bytes, v.declared)):
-        at = _free_place(life, [(offsets[o.array.name], o.bytes) for o in done if o.meets(life)])
+        taken = [o for o in done if apart or o.meets(life)]
+        at = _free_place(life, [(offsets[o.array.name], o.bytes) for o in taken])
         offsets[life.array.name] = at
         size = max(size, at + life.bytes)
         done.append(life)

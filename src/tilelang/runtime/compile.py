@@ -89,7 +89,7 @@ def compile(
 def _parts(target: Target) -> frozenset[Part]:
     """The parts of the compiler that a target goes through."""
     has_device = target.mode == "native" and target.backend == "cuda"
-    return BUILT if has_device else BUILT - {Part.DEVICE}
+    return BUILT if has_device else BUILT - {Part.THREAD, Part.DEVICE}
 
 
 def _checked_program(

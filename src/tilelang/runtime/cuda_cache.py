@@ -14,6 +14,7 @@ from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 from tilelang.options import Options
 from tilelang.passes.pipeline import lower
+from tilelang.passes.simt.switches import left_out
 from tilelang.runtime.cache import Entry
 from tilelang.runtime.cuda import CudaProgram
 from tilelang.runtime.programs import Programs, loc_facts, loc_of
@@ -54,13 +55,13 @@ def flags_of(options: Options) -> Flags:
 
 
 def _compiled(fn: Function, target: Target, trace: Trace) -> CudaProgram:
-    program = lower(fn, target, trace.stage)
+    program = lower(fn, target, trace.stage, left_out(trace.options))
     with trace.step("emit"):
         built = emit(program, target)
     trace.text("kernel.cu", built.plain)
     arch = built.arch
     with trace.step("nvrtc"):
-        cubin = compile_source(built.text, arch, flags_of(trace.options))
+        cubin = compile_source(built.text, arch, flags_of(trace.options), fn.loc)
     return CudaProgram(built, cubin)
 
 

@@ -50,6 +50,7 @@ from tilelang.passes.simt.stages import (
     staged_buffer,
     unusual,
 )
+from tilelang.passes.simt.switches import is_off
 from tilelang.scopes import Memory
 
 MOST_STAGES = 8
@@ -110,6 +111,8 @@ class _Pipelines:
             return Declined(loop.loc, "one stage")
         if not self.target.supports(Capability.CP_ASYNC):
             return Declined(loop.loc, "the chip has no cp.async")
+        if is_off(self.t.fn, "cp-async"):
+            return Declined(loop.loc, "cp.async is left out")
         found = plan(loop, self.t, body)
         if isinstance(found, Declined):
             return found

@@ -34,6 +34,7 @@ from tilelang.isa.target import Target
 from tilelang.passes.build import Names
 from tilelang.passes.issue import ARM, READ
 from tilelang.passes.simt.conflicts import Access, Meetings, Threads
+from tilelang.passes.simt.switches import is_off
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
 
 WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
@@ -44,14 +45,14 @@ def synchronize(program: Program, target: Target) -> Program:
     """Threads meet before they use what others have written."""
     del target
     names = Names(program)
+    own = is_off(program, "barriers")
+    marks = (READ, ARM) if own else (READ,)
 
     def one(node: Node) -> Node | tuple[Node, ...] | None:
-        if isinstance(node, Instr) and node.row == READ:
-            return ()
-        return None
+        return () if isinstance(node, Instr) and node.row in marks else None
 
     def kernel(node: Node) -> Node | None:
-        return _Kernel(node, names).done() if isinstance(node, Kernel) else None
+        return _Kernel(node, names).done(own=own) if isinstance(node, Kernel) else None
 
     return program.rewrite(kernel).rewrite(one)
 
@@ -77,9 +78,9 @@ class _Kernel:
         written = {a.name for s in _all(kernel.body) for a in _written(s)}
         self.written = written | {s.array.name for s in _all(kernel.body) if isinstance(s, At)}
 
-    def done(self) -> Kernel:
-        """The kernel with its barriers."""
-        body, _ = self.block(self.kernel.body, [])
+    def done(self, *, own: bool) -> Kernel:
+        """The kernel with its barriers; with `own`, with the author's alone."""
+        body = self.kernel.body if own else self.block(self.kernel.body, [])[0]
         capped = any(isinstance(s, Instr) and s.row == "setmaxnreg" for s in _all(body))
         # Registers can be moved only where their number at entry is known.
         return self.kernel.with_(body=body, min_blocks=1 if capped else self.kernel.min_blocks)

@@ -74,6 +74,7 @@ from tilelang.passes.simt.stages import (
     staged_buffer,
     unusual,
 )
+from tilelang.passes.simt.switches import is_off
 from tilelang.scopes import Memory
 
 PRODUCERS = 128
@@ -173,6 +174,9 @@ class _Specialize:
     def unfit(self, body: Block, loops: list[Pipelined]) -> Iterator[Declined]:
         """What rules roles out for the launch."""
         at = loops[0].loc
+        for name in ("warp-specialize", "tma"):
+            if is_off(self.t.fn, name):
+                yield Declined(at, f"{name} is left out")
         needed = (Capability.TMA, Capability.MBARRIER, Capability.SETMAXNREG)
         if not all(self.target.supports(c) for c in needed):
             yield Declined(at, "the chip has no tensor copies")

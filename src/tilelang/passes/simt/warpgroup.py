@@ -34,6 +34,7 @@ from tilelang.layout.spread import Digit, Spread
 from tilelang.passes.build import plus, static_extents, times
 from tilelang.passes.issue import READ, Issue, Span
 from tilelang.passes.simt.launch import Threads, static_shape
+from tilelang.passes.simt.switches import is_off
 from tilelang.scopes import Memory
 
 WARPS = 4
@@ -144,6 +145,8 @@ def group(stmt: Gemm, t: Threads, target: Target, *, by_rows: bool) -> Group | s
     """The product by wgmma, or why there is none."""
     if not target.supports(Capability.WGMMA):
         return "the chip has no wgmma"
+    if is_off(t.fn, "wgmma"):
+        return "wgmma is left out"
     fault = next(_faults(stmt, t), None)
     if fault is not None:
         return fault

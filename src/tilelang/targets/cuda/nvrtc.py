@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilelang.errors import InternalError, TileError, error
+from tilelang.errors import InternalError, Loc, TileError, error
 
 EXTRA = "tilewright[cuda]"
 
@@ -157,11 +157,14 @@ def include_folder() -> str:
 # Compiling ---------------------------------------------------------------------------------------
 
 
-def compile_source(text: str, arch: str, flags: Flags | None = None) -> Cubin:
+def compile_source(
+    text: str, arch: str, flags: Flags | None = None, loc: Loc | None = None
+) -> Cubin:
     """The machine code of `text` for `arch` (sm_90a, say).
 
-    Raises `InternalError` with the compiler's messages where the source does not compile, or where
-    ptxas gave up what the source asks for (its messages C75xx: wgmma that it has serialised, a
+    Raises a `TileError` of kind `option` at `loc` for a flag of the author's that the compiler does
+    not know, `InternalError` with the compiler's messages where the source does not compile, or
+    where ptxas gave up what the source asks for (its messages C75xx: wgmma that it has serialised, a
     register count that it ignores).
     """
     chosen = flags or Flags()
@@ -175,6 +178,16 @@ def compile_source(text: str, arch: str, flags: Flags | None = None) -> Cubin:
         encoded = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         code = _call("CompileProgram", program, len(options), encoded)
         log = _bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+        refused = _REFUSED.search(log) if chosen.more else None
+        if code and refused:
+            raise error(
+                "option",
+                f"the device compiler refuses a flag: {refused.group(1)}",
+                loc,
+                expected=f"options of NVRTC {version()}; those of nvcc are others",
+                got=" ".join(chosen.more),
+                help="correct compile_flags or `tl.device_compile_flags` (-O3 is always on)",
+            )
         if code:
             raise InternalError(f"the emitted CUDA does not compile for {arch}\n{_shown(log)}")
         resources, warnings = read_log(log)
@@ -202,6 +215,7 @@ def _shown(log: str) -> str:
     return "\n".join(lines[:40])
 
 
+_REFUSED = re.compile(r"^(?:nvrtc: error|ptxas fatal)\s*: (.*)$", re.MULTILINE)
 _ENTRY = re.compile(r"(?:Compiling entry function|Function properties for) '?(\w+)'?")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(?:, used (\d+) barriers)?(?:.*?(\d+) bytes smem)?")
