@@ -164,8 +164,8 @@ def compile_source(
 
     Raises a `TileError` of kind `option` at `loc` for a flag of the author's that the compiler does
     not know, `InternalError` with the compiler's messages where the source does not compile, or
-    where ptxas gave up what the source asks for (its messages C75xx: wgmma that it has serialised, a
-    register count that it ignores).
+    where ptxas gave up what the source asks for (its messages C75xx: wgmma that it has serialised,
+    a register count that it ignores).
     """
     chosen = flags or Flags()
     options = chosen.options(arch)
