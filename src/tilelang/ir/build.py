@@ -40,7 +40,8 @@ _ENCLOSING = (For, If, Launch, Parallel, Pipelined, While)
 @dataclass
 class LaunchState:
     """What is known of the launch that is being traced; `threads` is None where the target
-    chooses.
+    chooses. `sub` is the number of the vector core in the region of an Ascend launch that is being
+    traced, if it has a name.
     """
 
     grid: tuple[Expr, ...]
@@ -49,6 +50,12 @@ class LaunchState:
     threads: tuple[int, ...] | None
     cluster: tuple[int, ...] = ()
     loc: Loc | None = None
+    sub: Var | None = None
+
+    @property
+    def vector_core(self) -> Var:
+        """The number of the vector core of an Ascend launch; see `ir/ascend.py`."""
+        return self.thread_vars[0] if self.sub is None else self.sub
 
 
 class TraceStopped(Exception):
@@ -161,6 +168,10 @@ class Builder:
         """Note that the author reads an element here; a statement computes it, maybe later."""
         self._reads[id(load)] = (load, len(self._writes.get(self._owner(load.buffer), ())))
         return load
+
+    def is_written(self, buffer: Buffer) -> bool:
+        """Whether a statement so far writes to the storage of a buffer."""
+        return self._owner(buffer) in self._writes
 
     def _owner(self, buffer: Buffer) -> str:
         """The name of the buffer that has the storage: a view's source."""

@@ -257,6 +257,7 @@ class Annotate(Stmt):
 ANNOTATIONS = frozenset(
     {
         "address",
+        "buffer_versions",
         "layout",
         "safe_value",
         "l2_hit_ratio",
@@ -264,6 +265,7 @@ ANNOTATIONS = frozenset(
         "min_blocks_per_sm",
         "swizzle",
         "placement",
+        "split_rows",
         "compile_flags",
         "pass_configs",
         "registers",
@@ -302,8 +304,8 @@ class Gemm(TileOp):
     """`c += op(a) @ op(b)` over the last two axes, accumulated in the dtype of `c`.
 
     a is (M, K), or (K, M) with `transpose_a`; b is (K, N), or (N, K) with `transpose_b`; c is (M,
-    N). Where `clear_accum` holds, c counts as zero before. `policy` spreads warps over M and N and
-    never changes the result.
+    N). Where `clear_accum` holds, c counts as zero before. `policy` spreads warps over M and N;
+    like `hints`, it never changes the result.
     """
 
     a: Region = operand(effect=Effect.READ)
@@ -313,6 +315,7 @@ class Gemm(TileOp):
     transpose_a: bool = attr(default=False)
     transpose_b: bool = attr(default=False)
     policy: int = attr(default=0)
+    hints: tuple[tuple[str, Any], ...] = attr(default=())
 
 
 class ReduceOp(enum.Enum):

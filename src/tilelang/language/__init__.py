@@ -10,6 +10,22 @@ from typing import Any, NoReturn
 from tilelang.errors import error
 from tilelang.ir import build
 from tilelang.language import annotate, ascend, dtypes, fp8, intrinsics, packed
+from tilelang.language.adapter import (
+    Scope,
+    annotate_address,
+    barrier_all,
+    clear_flag,
+    init_flag,
+    pipe_barrier,
+    set_cross_flag,
+    set_deq_scale,
+    set_flag,
+    sync_all,
+    wait_cross_flag,
+    wait_flag,
+)
+from tilelang.language.adapter_ops import dump_tensor, gemm_v0, mma, printf, reinterpretcast
+from tilelang.language.adapter_tile import namespace as tile
 from tilelang.language.alloc import (
     alloc_barrier,
     alloc_cluster_barrier,
@@ -42,7 +58,6 @@ from tilelang.language.annotate import (
     print,
     sync_threads,
     thread_return,
-    use_swizzle,
 )
 from tilelang.language.arguments import WSID
 from tilelang.language.async_ops import (
@@ -112,6 +127,14 @@ from tilelang.language.clusters import (
     get_cluster_ids,
     get_cluster_size,
 )
+from tilelang.language.dialects import (
+    Pipelined,
+    copy,
+    reduce_max,
+    reduce_min,
+    reduce_sum,
+    use_swizzle,
+)
 from tilelang.language.gemms import (
     c2d_im2col,
     dp4a,
@@ -160,7 +183,6 @@ from tilelang.language.launch import (
 )
 from tilelang.language.loops import (
     Parallel,
-    Pipelined,
     grid,
     serial,
     unroll,
@@ -311,7 +333,6 @@ from tilelang.language.threads import (
 from tilelang.language.tileops import (
     GemmWarpPolicy,
     clear,
-    copy,
     cummax,
     cumsum,
     deallocate_tmem,
@@ -323,9 +344,6 @@ from tilelang.language.tileops import (
     reduce_bitand,
     reduce_bitor,
     reduce_bitxor,
-    reduce_max,
-    reduce_min,
-    reduce_sum,
     reshape,
     transpose,
     view,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,9 +160,7 @@ LATER: dict[str, Later] = {
         *_rows(
             _ASCEND,
             """
-            Scope barrier_all set_flag wait_flag set_cross_flag wait_cross_flag pipe_barrier
-            sync_all init_flag clear_flag gemm_v0 mma annotate_address set_deq_scale reinterpretcast
-            printf dump_tensor shmem_put_nbi shmem_get_nbi shmem_ub_put_nbi shmem_ub_get_nbi
+            shmem_put_nbi shmem_get_nbi shmem_ub_put_nbi shmem_ub_get_nbi
             MixedKernel Cube Vector SimtVF SimdVF alloc_l0a_sf alloc_l0b_sf dual_copy
             ascend_set_flag ascend_wait_flag ascend_pipe_barrier ascend_cross_core_set_flag
             ascend_cross_core_wait_flag ascend_sync_inter_arrive ascend_sync_inter_wait
@@ -179,20 +177,25 @@ LATER: dict[str, Later] = {
 
 
 class Namespace:
-    """A namespace of the Ascend dialects (`T.tile`, `T.simd`): every name of it is refused by
-    name.
+    """A namespace of the Ascend dialects (`T.tile`, `T.simd`): the functions of `real`, and names
+    that are refused.
     """
 
-    def __init__(self, prefix: str, names: str) -> None:
+    def __init__(
+        self, prefix: str, refused: str, real: Mapping[str, Callable[..., Any]] | None = None
+    ) -> None:
         self._prefix = prefix
-        self._rows = {row.name: row for row in _rows(_ASCEND, names)}
+        self._rows = {row.name: row for row in _rows(_ASCEND, refused)}
+        self._real = dict(real or {})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in self._real:
+            return self._real[name]
         if name in self._rows:
             return self._rows[name].function(self._prefix)
-        near = difflib.get_close_matches(name, self._rows, n=2)
+        near = difflib.get_close_matches(name, dir(self), n=2)
         raise error(
             "name",
             f"{self._prefix} has no name {name}",
@@ -203,23 +206,9 @@ class Namespace:
         )
 
     def __dir__(self) -> list[str]:
-        return sorted(self._rows)
+        return sorted({*self._rows, *self._real})
 
 
-tile = Namespace(
-    "T.tile",
-    """
-    fill add mul exp sub div broadcast cast max compare select gather axpy sqrt bitwise_and
-    createvecindex min ln sigmoid bitwise_xor gather_mask mul_add_dst rsqrt topk abs relu reciprocal
-    silu row_expand_mul atomic_add arith_progression bitwise_rshift clamp round merge_sort
-    brcb_experiment row_expand_mul_experiment row_expand_sub_experiment row_expand_div_experiment
-    abs_experiment sub_experiment mins_experiment sum_experiment reduce_sum_experiment
-    reduce_sum_mask_experiment gathermask_experiment datacachecleanandinvalid_experiment sin cos pow
-    leaky_relu bitwise_or bitwise_not bitwise_lshift block_reduce_max block_reduce_min
-    block_reduce_sum wholereducemax wholereducemin wholereducesum sort sort32 transpose gatherb
-    bilinear_interpolation clear clamp_max clamp_min init_sort_buf fill_experiment
-    """,
-)
 simd = Namespace(
     "T.simd",
     """
@@ -231,4 +220,4 @@ simd = Namespace(
     vsqz vusqz vcvt dhistv2 chistv2 alloc_var alloc_local
     """,
 )
-NAMESPACES: dict[str, Namespace] = {"tile": tile, "simd": simd}
+NAMESPACES: dict[str, Namespace] = {"simd": simd}

@@ -15,7 +15,7 @@ from tilelang.errors import (
 )
 from tilelang.ir import build
 from tilelang.ir.build import LaunchState
-from tilelang.ir.expr import Expr, int_value
+from tilelang.ir.expr import Expr, Var, int_value
 from tilelang.ir.interval import interval
 from tilelang.ir.tile import Launch
 from tilelang.language.alloc import note_dialect
@@ -50,7 +50,6 @@ class KernelLaunchFrame:
         *,
         cluster: Sequence[int] = (),
         dialect: Dialect = Dialect.COMMON,
-        npu_vector_core: bool = False,
     ) -> None:
         self._builder = build.current("T.Kernel")
         if self._builder.eager.probing:
@@ -59,7 +58,6 @@ class KernelLaunchFrame:
         self._grid = _grid(blocks)
         self._threads = _threads(threads)
         self._cluster = tuple(cluster)
-        self._npu = npu_vector_core
         self._loc = here()
 
     def check_names(self, count: int | None, loc: Loc) -> None:
@@ -88,9 +86,9 @@ class KernelLaunchFrame:
             )
         hints = list(b.hints)
         b.hints.clear()
-        names = [*hints[: len(self._grid)], *("bx", "by", "bz")[len(hints) : len(self._grid)]]
-        block_vars = tuple(b.fresh_var(n) for n in names)
-        thread_vars = tuple(b.fresh_var(n) for n in ("tx", "ty", "tz"))
+        block_names, thread_names = self._names(hints)
+        block_vars = tuple(b.fresh_var(n) for n in block_names)
+        thread_vars = tuple(b.fresh_var(n) for n in thread_names)
         b.launch = LaunchState(
             self._grid, block_vars, thread_vars, self._threads, self._cluster, self._loc
         )
@@ -99,6 +97,16 @@ class KernelLaunchFrame:
         for var, count in zip(block_vars, self._grid, strict=True):
             known = int_value(count)
             b.ranges[var] = interval(0, None if known is None else known - 1)
+        return self._bound(block_vars, thread_vars)
+
+    def _names(self, hints: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The names of the block and thread indices; `hints` are those that the author binds."""
+        count = len(self._grid)
+        blocks = [*hints[:count], *("bx", "by", "bz")[len(hints) : count]]
+        return blocks, ["tx", "ty", "tz"]
+
+    def _bound(self, block_vars: Sequence[Var], thread_vars: Sequence[Var]) -> Any:
+        """What `as` binds."""
         values = [Value(v) for v in block_vars]
         return BlockIndex(block_vars[0]) if len(values) == 1 else values
 
@@ -119,6 +127,73 @@ class KernelLaunchFrame:
                 loc=self._loc,
             )
         )
+
+
+VECTORS = 2
+"""Vector cores of a core group (tilelang-ascend programming guide, section 3.3)."""
+
+
+class NpuLaunchFrame(KernelLaunchFrame):
+    """`with T.Kernel(n, is_npu=True) as (cid, vid):` - the body runs once per core group.
+
+    `vid` is the number of the vector core in its group, 0 on the cube core. With `threads=1|2`
+    there is no `vid`: the rows of every tile in UB are split over so many vector cores.
+    """
+
+    def __init__(self, blocks: Sequence[Any], threads: Any = None) -> None:
+        if len(blocks) != 1:
+            raise _bad(
+                "shape",
+                f"T.Kernel(is_npu=True) with {len(blocks)} grid extents",
+                expected="1: the number of core groups",
+                got=str(len(blocks)),
+                help="take the group's number apart: `bx, by = cid // n, cid % n`",
+            )
+        self._split = None if threads is None else _vector_cores(threads)
+        super().__init__(blocks, self._split or VECTORS, dialect=Dialect.ADAPTER)
+
+    def check_names(self, count: int | None, loc: Loc) -> None:
+        """`as (cid, vid)`, and `as cid` with `threads`."""
+        wanted = 2 if self._split is None else 1
+        if count == wanted or (count is None and wanted == 1):
+            return
+        names = "(cid, vid)" if wanted == 2 else "cid"
+        raise error(
+            "shape",
+            "the indices of T.Kernel(is_npu=True) are taken apart into"
+            f" {'one name' if count in (None, 1) else f'{count} names'}",
+            loc,
+            cls=TileValueError,
+            expected=f"{wanted}: `as {names}`",
+            got=str(count or 1),
+            help="`threads=1|2` leaves the number of the vector core to the compiler"
+            if wanted == 2
+            else "leave out `threads` to get the number of the vector core",
+        )
+
+    def _names(self, hints: Sequence[str]) -> tuple[list[str], list[str]]:
+        given = dict(enumerate(hints))
+        return [given.get(0, "cid")], [given.get(1, "vid"), "ty", "tz"]
+
+    def _bound(self, block_vars: Sequence[Var], thread_vars: Sequence[Var]) -> Any:
+        self._builder.ranges[thread_vars[0]] = interval(0, VECTORS - 1)
+        if self._split is None:
+            return [Value(block_vars[0]), Value(thread_vars[0])]
+        self._builder.annotate("split_rows", values=(self._split,))
+        return BlockIndex(block_vars[0])
+
+
+def _vector_cores(threads: Any) -> int:
+    """`threads=` of the adapter's launch: 1 or 2, alone or as the only entry of a sequence."""
+    counts = _threads(threads) or ()
+    if len(counts) != 1 or counts[0] > VECTORS:
+        raise _bad(
+            "value",
+            "threads of T.Kernel(is_npu=True)",
+            expected="1 or 2: the vector cores that a core group works with",
+            got=str(threads),
+        )
+    return counts[0]
 
 
 def _bad(kind: str, message: str, **facts: Any) -> TileError:
@@ -187,12 +262,9 @@ def Kernel(
             help="leave `prelude` out",
         )
     if is_npu:
-        raise _bad(
-            "target",
-            "T.Kernel(is_npu=True) is not supported yet",
-            help="the Ascend adapter's launch arrives with the Ascend target;"
-            " `tilelang.ascend.language` runs on emulate:ascend950",
-        )
+        if cluster_dims is not None:
+            raise _bad("option", "cluster_dims of T.Kernel(is_npu=True)", help="leave it out")
+        return NpuLaunchFrame(blocks, threads)
     return KernelLaunchFrame(blocks, threads, cluster=_cluster(cluster_dims))
 
 
