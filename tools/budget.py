@@ -60,6 +60,8 @@ PARTS = (
     ),
     # The reference meaning of every operation and the dynamic check of it.
     Part("emulator", ("emulator",), 11_000),
+    # Models of machines that run lowered programs, and their checks.
+    Part("simulator", ("simulator",), 8_000),
     # With the lowering of both kinds of machine, and the code of the CPU and of NVIDIA GPUs.
     Part("core", ("",), 30_000),
 )

@@ -114,8 +114,10 @@ KINDS: dict[str, str] = {
     "divergence": "Do all threads that must take part in an operation reach it?",
     "dtype": "Do the element types fit the operation?",
     "layout": "Is there a placement of elements that serves every use?",
+    "leak": "Is everything given back, and waited for, before the block ends?",
     "name": "Does the name exist, and may it be used here?",
     "option": "Is the option known, and its value legal?",
+    "proxy": "Is a fence between a write and a read that takes another path to memory?",
     "race": "Can two threads or blocks touch one element with no order between them?",
     "scope": "May this memory be used like this, on this target, in this dialect?",
     "shape": "Do the extents fit together?",
@@ -268,6 +270,8 @@ _CLASS_OF_KIND: dict[str, type[TileError]] = {
     "deadlock": DeadlockError,
     "syntax": TileNotImplementedError,
     "async": TileRuntimeError,
+    "leak": TileRuntimeError,
+    "proxy": TileRuntimeError,
     "uninitialised": TileRuntimeError,
 }
 

@@ -1,0 +1,247 @@
+"""Happens-before: which accesses are ordered, whatever the schedule was.
+
+What enters: who synchronises with whom. What leaves: for an access and those before it, whether
+they are ordered.
+
+A `Team` keeps a row for each actor: the epochs of all actors of the team up to which it knows. The
+epoch of an actor rises whenever it gives its knowledge away, so that what it does afterwards is not
+covered. An access is a *stamp*, one int64: team (16 bits), actor (16 bits), epoch (32 bits). Stamp
+0 is no access, `HOST` is what was there before the launch. Between teams order is coarse: a
+published tick of a team covers all its epochs up to it.
+
+For each path but the first there is a second row: what path 0 has done that is visible to this path
+(see the package).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilelang.errors import InternalError
+
+Actors = npt.NDArray[np.int64]
+Stamps = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Clock = npt.NDArray[np.int32]
+"""The knowledge that is handed over: (paths, actors) epochs."""
+
+HOST = 1
+"""The stamp of what was in memory before the launch: every actor knows of it."""
+
+_TEAM, _ACTOR, _LOW16, _LOW32 = 48, 32, 0xFFFF, 0xFFFFFFFF
+_FIRST_ROWS = 64
+
+
+class Clocks:
+    """The teams of a launch."""
+
+    def __init__(self, paths: int = 1) -> None:
+        self.paths = paths
+        self.teams: dict[int, Team] = {}
+        self._next = 1
+
+    def team(self) -> Team:
+        """A new team, without actors."""
+        if self._next > 0x7FFF:
+            raise InternalError("a simulated launch of more than 32,767 teams")
+        made = self.teams[self._next] = Team(self._next, self.paths)
+        self._next += 1
+        return made
+
+    def drop(self, team: Team) -> None:
+        """Forget a team that has ended. Its stamps stay unknown to teams it has told nothing."""
+        del self.teams[team.number]
+
+
+class Team:
+    """Actors with an exact order between them. Actors are numbered from 0."""
+
+    def __init__(self, number: int, paths: int) -> None:
+        self.number = number
+        self.paths = paths
+        self.count = 0
+        self.tick = 1
+        self.rows: npt.NDArray[np.int32] = np.zeros((paths, _FIRST_ROWS, _FIRST_ROWS), np.int32)
+        self.epochs: Actors = np.zeros(_FIRST_ROWS, np.int64)
+        self.groups: Actors = np.zeros(_FIRST_ROWS, np.int64)
+        self.group_count = 0
+        self.far: dict[int, int] = {}
+        self._labels: list[tuple[int, int, Callable[[int], str]]] = []
+        self._ended: list[int] = []
+
+    # Actors --------------------------------------------------------------------------------------
+
+    def add(self, count: int, label: Callable[[int], str], *, per_group: int = 1) -> Actors:
+        """`count` new actors, which know of nothing yet. `label(k)` is the name of the k-th.
+
+        The shadow remembers one reader of a byte for each group of `per_group` neighbours, so a
+        group should hold actors that mostly synchronise together.
+        """
+        first, self.count = self.count, self.count + count
+        if self.count > self.epochs.size:
+            self._grow(max(self.count, 2 * self.epochs.size))
+        made = np.arange(first, self.count)
+        self.groups[made] = self.group_count + (made - first) // per_group
+        self.group_count += -(-count // per_group)
+        self.tick += 1
+        self.epochs[made] = self.tick
+        self.rows[0, made, made] = self.tick
+        self._labels.append((first, self.count, label))
+        return made
+
+    def _grow(self, size: int) -> None:
+        if size > _LOW16:
+            raise InternalError("a simulated team of more than 65,535 actors")
+        old = self.epochs.size
+        rows = np.zeros((self.paths, size, size), np.int32)
+        rows[:, :old, :old] = self.rows
+        self.rows = rows
+        self.epochs = np.concatenate([self.epochs, np.zeros(size - old, np.int64)])
+        self.groups = np.concatenate([self.groups, np.zeros(size - old, np.int64)])
+
+    def name(self, actor: int) -> str:
+        """What an actor is called in a report."""
+        for first, last, label in reversed(self._labels):
+            if first <= actor < last:
+                return label(actor - first)
+        raise InternalError(f"there is no actor {actor}")
+
+    def stamps(self, actors: Actors | int) -> Any:
+        """The stamps of accesses that actors make now."""
+        at = np.asarray(actors)
+        return (self.number << _TEAM) | (at << _ACTOR) | self.epochs[at]
+
+    # Order ---------------------------------------------------------------------------------------
+
+    def release(self, actors: Actors) -> Clock:
+        """All that these actors know and have done, to be handed over."""
+        made = self.rows[:, actors, : self.count].max(axis=1)
+        self._advance(actors)
+        return made
+
+    def acquire(self, actors: Actors, clock: Clock) -> None:
+        """These actors now know what was handed over."""
+        width = clock.shape[1]
+        known = self.rows[:, actors, :width]
+        self.rows[:, actors, :width] = np.maximum(known, clock[:, None, :])
+
+    def _advance(self, actors: Actors) -> None:
+        """What these actors do from now on is not covered by what they have handed over."""
+        self.tick += 1
+        self.epochs[actors] = self.tick
+        self.rows[0, actors, actors] = self.tick
+
+    def fence(self, path: int, actors: Actors) -> None:
+        """What these actors know of path 0 is visible to `path`, for all who learn of this."""
+        self.rows[path, actors] = np.maximum(self.rows[path, actors], self.rows[0, actors])
+        self._advance(actors)
+
+    def learn(self, actors: Actors, others: Actors, epochs: Any) -> None:
+        """These actors learn of what `others`, one for each of them, did up to their `epochs`."""
+        known = self.rows[:, actors, others]
+        self.rows[:, actors, others] = np.maximum(known, np.asarray(epochs))
+
+    # Operations ----------------------------------------------------------------------------------
+
+    def fork(self, issuers: Actors, label: str, path: int = 0) -> int:
+        """An actor for an operation that these actors issue; it knows what they know.
+
+        What they do afterwards is not ordered with it, until they acquire its end. What it writes
+        by `path` needs no fence for this path once its end is known.
+        """
+        actor = self._slot(issuers)
+        if actor is None:
+            actor = int(self.add(1, lambda _: label)[0])
+        else:
+            self._labels = [x for x in self._labels if x[0] != actor or x[1] != actor + 1]
+            self._labels.append((actor, actor + 1, lambda _: label))
+        self.rows[:, actor] = self.rows[:, issuers].max(axis=1)
+        self._advance(issuers)
+        self.start(np.array([actor]), path)
+        return actor
+
+    def start(self, actors: Actors, path: int = 0) -> int:
+        """A new epoch of actors that stand for one operation after the other; it is given."""
+        self._advance(actors)
+        self.rows[path, actors, actors] = self.tick
+        return self.tick
+
+    def end(self, actor: int) -> Clock:
+        """The operation is over: what its end hands over (`Edge.join`, `acquire`).
+
+        Its actor may be used again by one that knows of the end.
+        """
+        self._ended.append(actor)
+        return self.rows[:, [actor], : self.count].max(axis=1)
+
+    def _slot(self, issuers: Actors) -> int | None:
+        """An actor whose operations all issuers know to be over."""
+        for k, actor in enumerate(self._ended):
+            if (self.rows[0, issuers, actor] >= self.epochs[actor]).all():
+                return self._ended.pop(k)
+        return None
+
+    # Questions -----------------------------------------------------------------------------------
+
+    def unordered(self, observers: Actors | int, stamps: Stamps, path: int = 0) -> Mask:
+        """Which accesses an observer does not know of (by `path`, where that is another one).
+
+        `observers` broadcast against `stamps`.
+        """
+        team = stamps >> _TEAM
+        here = team == self.number
+        actor = np.where(here, (stamps >> _ACTOR) & _LOW16, 0)
+        epoch = stamps & _LOW32
+        missing = here & (self.rows[path, observers, actor] < epoch)
+        foreign = ~here & (team > 0)
+        if foreign.any():
+            for number in np.unique(team[foreign]):
+                missing |= (team == number) & (epoch > self.far.get(int(number), 0))
+        return missing
+
+    # Between teams -------------------------------------------------------------------------------
+
+    def publish(self) -> dict[int, int]:
+        """All that this team knows and has done, for others."""
+        made = {**self.far, self.number: self.tick}
+        self._advance(np.arange(self.count))
+        return made
+
+    def hear(self, told: dict[int, int]) -> None:
+        """This team now knows what was published."""
+        for number, tick in told.items():
+            if number != self.number:
+                self.far[number] = max(self.far.get(number, 0), tick)
+
+
+class Edge:
+    """Order that is handed over at one place: what arrives gives, what has waited takes.
+
+    What was given is never forgotten, so those that come late take what came since as well.
+    """
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self.clock: Clock = np.zeros((team.paths, 0), np.int32)
+
+    def give(self, actors: Actors) -> None:
+        """These actors arrive."""
+        self.join(self.team.release(actors))
+
+    def join(self, clock: Clock) -> None:
+        """Something arrives that has this knowledge."""
+        wide = max(clock.shape[1], self.clock.shape[1])
+        self.clock = np.maximum(_padded(self.clock, wide), _padded(clock, wide))
+
+    def take(self, actors: Actors) -> None:
+        """The wait of these actors is over."""
+        self.team.acquire(actors, self.clock)
+
+
+def _padded(clock: Clock, width: int) -> Clock:
+    gap = width - clock.shape[1]
+    return clock if gap == 0 else np.pad(clock, ((0, 0), (0, gap)))

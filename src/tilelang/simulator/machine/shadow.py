@@ -1,0 +1,185 @@
+"""What is known of each byte of a memory: who wrote it last, and who has read it since.
+
+What enters: accesses, as index arrays or slices of bytes, with the actors that make them. What
+leaves: findings, for accesses that are not ordered with those before them, data that a path cannot
+see yet, and reads of what nobody wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilelang.simulator.machine.clocks import HOST, Actors, Mask, Stamps, Team
+from tilelang.simulator.machine.report import Report
+
+Index = npt.NDArray[np.int64] | slice
+
+_ORDER = "put a barrier, a wait or a flag between the two"
+_FENCE = "a fence between the two makes what was written visible to the other path to memory"
+
+
+@dataclass(frozen=True)
+class Who:
+    """Who makes an access: `actors` of a team (one, or one for each address), by which path, at
+    which site of the report. Atomic accesses are not in conflict with each other.
+    """
+
+    team: Team
+    actors: Actors | int
+    site: int
+    path: int = 0
+    atomic: bool = False
+
+
+@dataclass(frozen=True)
+class _Bad:
+    """The bytes of an access that are in conflict, and the accesses before it."""
+
+    at: Index
+    bad: Mask
+    actors: Actors | int
+    stamps: Stamps
+    sites: npt.NDArray[np.int32]
+
+
+class _Reads:
+    """The last read of each byte by each group of a team's actors."""
+
+    def __init__(self, size: int, groups: int) -> None:
+        self.stamps: Stamps = np.zeros((groups, size), np.int64)
+        self.sites: npt.NDArray[np.int32] = np.zeros((groups, size), np.int32)
+        self.used: set[int] = set()
+
+    def grown(self, groups: int) -> _Reads:
+        made = _Reads(self.stamps.shape[1], groups)
+        made.stamps[: len(self.stamps)] = self.stamps
+        made.sites[: len(self.sites)] = self.sites
+        made.used = self.used
+        return made
+
+
+class Shadow:
+    """The shadow of `size` bytes. `written` says that the host has filled them."""
+
+    def __init__(self, name: str, size: int, report: Report, *, written: bool = False) -> None:
+        self.name = name
+        self.report = report
+        self.writers: Stamps = np.full(size, HOST if written else 0, np.int64)
+        self.sites: npt.NDArray[np.int32] = np.zeros(size, np.int32)
+        self.atomic: Mask = np.zeros(size, np.bool_)
+        self._reads: dict[int, _Reads] = {}
+        self._teams: dict[int, Team] = {}
+
+    # Accesses ------------------------------------------------------------------------------------
+
+    def read(self, at: Index, who: Who, actors: Actors | int) -> None:
+        """Note a read; `actors` broadcast against the bytes of `at`."""
+        stamps = self.writers[at]
+        if not stamps.all():
+            self._uninitialised(who)
+        self._against_writes("reads", at, who, actors, stamps)
+        self._note_read(at, who, actors)
+
+    def write(self, at: Index, who: Who, actors: Actors | int) -> bool:
+        """Note a write. Whether two actors of this very access write one byte."""
+        self._against_writes("writes", at, who, actors, self.writers[at])
+        self._against_reads(at, who, actors)
+        made = who.team.stamps(actors)
+        self.writers[at] = made
+        self.sites[at] = who.site
+        self.atomic[at] = who.atomic
+        return not who.atomic and bool((self.writers[at] != made).any())
+
+    def settle(self) -> None:
+        """A launch is over: all that it did is known to the next one."""
+        self.writers[self.writers != 0] = HOST
+        self.atomic[:] = False
+        self._reads.clear()
+
+    def clear(self, at: Index) -> None:
+        """The contents of these bytes are undefined again."""
+        self.writers[at] = 0
+        for reads in self._reads.values():
+            reads.stamps[:, at] = 0
+
+    # Comparisons ---------------------------------------------------------------------------------
+
+    def _against_writes(
+        self, verb: str, at: Index, who: Who, actors: Actors | int, stamps: Stamps
+    ) -> None:
+        bad = who.team.unordered(actors, stamps)
+        if who.atomic:
+            bad &= ~self.atomic[at]
+        if bad.any():
+            self._report("race", verb, who, _Bad(at, bad, actors, stamps, self.sites[at]))
+        if who.path:
+            unseen = who.team.unordered(actors, stamps, who.path) & ~bad
+            if unseen.any():
+                self._report("proxy", verb, who, _Bad(at, unseen, actors, stamps, self.sites[at]))
+
+    def _note_read(self, at: Index, who: Who, actors: Actors | int) -> None:
+        team = who.team
+        reads = self._reads.get(team.number)
+        if reads is None or team.group_count > len(reads.stamps):
+            groups = max(16, 2 * team.group_count)
+            reads = reads.grown(groups) if reads else _Reads(self.writers.size, groups)
+            self._reads[team.number] = reads
+            self._teams[team.number] = team
+        groups = team.groups[actors]
+        reads.used.update(np.unique(groups).tolist())
+        reads.stamps[groups, at] = team.stamps(actors)
+        reads.sites[groups, at] = who.site
+
+    def _against_reads(self, at: Index, who: Who, actors: Actors | int) -> None:
+        for reads in self._reads.values():
+            for group in reads.used:
+                stamps = reads.stamps[group, at]
+                if not stamps.any():
+                    continue
+                bad = who.team.unordered(actors, stamps)
+                if bad.any():
+                    sites = reads.sites[group, at]
+                    self._report("race", "overwrites", who, _Bad(at, bad, actors, stamps, sites))
+                reads.stamps[group, at] = 0
+
+    # Findings ------------------------------------------------------------------------------------
+
+    def _uninitialised(self, who: Who) -> None:
+        site = self.report.sites[who.site]
+        self.report.add(
+            "uninitialised",
+            f"{self.name} is read where nobody has written",
+            site.loc,
+            label=site.what,
+            help="write it first, or wait for what writes it",
+        )
+
+    def _report(self, kind: str, verb: str, who: Who, found: _Bad) -> None:
+        """One finding of an access, about its first bad byte."""
+        k = int(np.argmax(found.bad))
+        at = found.at
+        byte = (at.start or 0) + k if isinstance(at, slice) else int(at[k])
+        me = int(np.broadcast_to(np.asarray(found.actors), found.bad.shape)[k])
+        other = self._owner(int(found.stamps[k]), who.team)
+        done = "has read" if verb == "overwrites" else "has written"
+        text = f"{self.name}, byte {byte}: {who.team.name(me)} {verb} what {other} {done}"
+        before = int(found.sites[k])
+        if kind == "proxy":
+            text = f"{text}, on another path to memory, with no fence between"
+            self.report.conflict(kind, who.site, before, text, _FENCE)
+        else:
+            self.report.conflict(kind, who.site, before, f"{text}, with no order between", _ORDER)
+
+    def _owner(self, stamp: int, team: Team) -> str:
+        number, actor = stamp >> 48, stamp >> 32 & 0xFFFF
+        found = team if number == team.number else self._teams.get(number)
+        return "another part of the launch" if found is None else found.name(actor)
+
+
+def bytes_at(at: npt.NDArray[np.int64], size: int) -> tuple[Any, int]:
+    """The indices of `size` bytes from each address on, flat, and how often an address repeats."""
+    return (at[:, None] + np.arange(size)).reshape(-1), size
