@@ -50,7 +50,11 @@ def reason_of(excinfo: Any) -> tuple[str, str]:
     if isinstance(exc, (pytest.skip.Exception, pytest.xfail.Exception)):
         return "skipped", str(exc)
     outcome, reason = outcome_of(exc)
-    if (outcome == "wrong" or isinstance(exc, StopIteration)) and _TEXT.search(str(excinfo.traceback[-1].statement)):
+    if "Regex pattern did not match" in reason:
+        return "text", reason
+    if (outcome == "wrong" or isinstance(exc, StopIteration)) and _TEXT.search(
+        str(excinfo.traceback[-1].statement)
+    ):
         return "text", f"{excinfo.traceback[-1].statement}: {exc}"
     return outcome, reason
 
