@@ -81,7 +81,9 @@ def run(checkout: Path, tests: list[str], given: argparse.Namespace) -> list[Row
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tools")]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(ROOT / "src"), str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")]
+            ),
             "TILELANG_CACHE_DIR": str(Path(folder) / "cache"),
             "CONFORMANCE_ROWS": folder,
             "CONFORMANCE_LIMIT": str(given.limit),
