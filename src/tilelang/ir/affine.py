@@ -72,6 +72,14 @@ class Analysis:
         self.known: dict[Expr, Interval] = {}
         self.forms: dict[Expr, Form] = {}
 
+    def extended(self, var: Var, ranges: Ranges) -> Analysis | None:
+        """The same with a range for a variable that had none; None if it was looked at before."""
+        if var in self.known or var in self.forms:
+            return None
+        made = Analysis(ranges, self.wraps)
+        made.known, made.forms = dict(self.known), dict(self.forms)
+        return made
+
     def bounds(self, e: Expr) -> Interval:
         """The set known to hold every value of `e` (see `bounds`)."""
         if not is_countable(e.dtype):

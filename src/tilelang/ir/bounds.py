@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from tilelang.ir.affine import (
     Analysis,
@@ -101,7 +102,22 @@ class Env(Mapping[Var, Interval]):
     def with_range(self, var: Var, found: Interval) -> Env:
         """`var` is in `found`, besides what is known of it."""
         known = meet(top(var.type), self.ranges.get(var, TOP))
-        return replace(self, ranges={**self.ranges, var: meet(known, found)})
+        ranges = {**self.ranges, var: meet(known, found)}
+        made = replace(self, ranges=ranges)
+        if var not in self.ranges:  # what was found out about others still holds
+            made._take(self.analysis.extended(var, ranges))
+        return made
+
+    def _take(self, analysis: Analysis | None) -> None:
+        """Start with what is known of expressions already."""
+        if analysis is not None:
+            self.__dict__["analysis"] = analysis
+
+    def _noted(self, **changes: Any) -> Env:
+        """The same ranges with other facts."""
+        made = replace(self, **changes)
+        made._take(self.analysis)
+        return made
 
     def assume(self, cond: Expr, *, holds: bool = True) -> Env:
         """`cond` holds (or does not). A condition that reads memory narrows ranges and is then
@@ -112,8 +128,7 @@ class Env(Mapping[Var, Interval]):
             return inside
         facts = facts_of(cond, inside.analysis, holds=holds)
         kept = cond if holds else Unary(UnaryOp.NOT, cond)
-        return replace(
-            inside,
+        return inside._noted(
             facts=(*self.facts, *(f for f in facts if f.terms)),
             conditions=(*self.conditions, kept),
         )
@@ -127,15 +142,15 @@ class Env(Mapping[Var, Interval]):
         if not is_stable(value):
             return inside.forget([var])
         form = self.linear(value).plus(Form({var: 1}), -1)
-        return replace(
-            inside,
+        return inside._noted(
             facts=(*self.facts, form, form.scaled(-1)),
             definitions={**self.definitions, var: value},
         )
 
     def forget(self, names: Iterable[Var]) -> Env:
         """Variables whose value depends on memory: no example may be made up for them."""
-        return replace(self, unknown=self.unknown.union(names))
+        unknown = self.unknown.union(names)
+        return self if unknown == self.unknown else self._noted(unknown=unknown)
 
     def enter_for(self, loop: For | Pipelined) -> Env:
         """Inside a sequential loop: `start <= var < stop`, and a multiple of the step from the

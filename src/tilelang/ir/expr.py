@@ -77,6 +77,8 @@ class BinaryOp(enum.Enum):
     AND = "and"
     OR = "or"
 
+    __hash__ = object.__hash__  # members are one each; that of Enum is a call in Python
+
     @property
     def is_compare(self) -> bool:
         """Whether the result is a bool whatever the operands are."""
@@ -103,7 +105,12 @@ class Binary(Expr, interned=True):
     @property
     def dtype(self) -> DType:
         """The element type."""
-        return DType("bool") if self.op.is_compare or self.op.is_logical else self.a.dtype
+        known: DType | None = self.__dict__.get("_dtype")
+        if known is None:  # asked for often, and the way to the leaves may be long
+            truth = self.op.is_compare or self.op.is_logical
+            known = BOOL if truth else self.a.dtype
+            object.__setattr__(self, "_dtype", known)
+        return known
 
 
 class UnaryOp(enum.Enum):

@@ -137,39 +137,70 @@ class Node(metaclass=_Interning):
             _FIELDS[cls] = known
         return known
 
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of the fields."""
+        known = _NAMES.get(cls)
+        if known is None:
+            known = _NAMES[cls] = tuple(f.name for f in cls.fields())
+        return known
+
+    @classmethod
+    def parts(cls) -> tuple[tuple[str, bool], ...]:
+        """The names of the fields that hold the nodes directly below, in their order, and whether
+        each holds statements.
+        """
+        known = _PARTS.get(cls)
+        if known is None:
+            kinds = ((f.name, f.metadata["kind"]) for f in cls.fields())
+            below = (Kind.OPERAND, Kind.BODY)
+            known = _PARTS[cls] = tuple((n, k is Kind.BODY) for n, k in kinds if k in below)
+        return known
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         if type(self) is not type(other):
             return False
-        return all(same(getattr(self, f.name), getattr(other, f.name)) for f in self.fields())
+        mine, others = self.__dict__, other.__dict__
+        return all(same(mine[name], others[name]) for name in self.names())
 
     def __hash__(self) -> int:
         known = self.__dict__.get("_hash")
         if known is None:
-            known = hash(
-                (type(self).__name__, *(_bits(getattr(self, f.name)) for f in self.fields()))
-            )
+            mine = self.__dict__
+            known = hash((type(self).__name__, *[_bits(mine[name]) for name in self.names()]))
             object.__setattr__(self, "_hash", known)
         return known
 
     def intern_key(self) -> tuple[Any, ...]:
         """What makes an interned node unique: its class and contents, children by identity."""
         mine = self.__dict__
-        return (type(self), *[_identity(mine[f.name]) for f in self.fields()])
+        return (type(self), *[_identity(mine[name]) for name in self.names()])
 
     def with_(self, **changes: Any) -> Self:
         """A copy with some fields changed."""
-        values = {f.name: getattr(self, f.name) for f in self.fields()}
+        mine = self.__dict__
+        values = {name: mine[name] for name in self.names()}
         values["loc"] = self.loc
         values.update(changes)
         return type(self)(**values)
 
-    def children(self) -> Iterator[Node]:
-        """The nodes directly below: operands, then bodies."""
-        for f in self.fields():
-            if f.metadata["kind"] in (Kind.OPERAND, Kind.BODY):
-                yield from flat(getattr(self, f.name))
+    def children(self) -> tuple[Node, ...]:
+        """The nodes directly below, in the order of the fields. They are looked for once."""
+        mine = self.__dict__
+        known: tuple[Node, ...] | None = mine.get("_children")
+        if known is None:
+            found: list[Node] = []
+            for name, _ in self.parts():
+                value = mine[name]
+                if isinstance(value, Node):
+                    found.append(value)
+                elif value:
+                    found.extend(flat(value))
+            known = tuple(found)
+            object.__setattr__(self, "_children", known)
+        return known
 
     def walk(self) -> Iterator[Node]:
         """This node and every node below it, parents first."""
@@ -177,7 +208,9 @@ class Node(metaclass=_Interning):
         while stack:
             node = stack.pop()
             yield node
-            stack.extend(reversed(list(node.children())))
+            below = node.children()
+            if below:
+                stack.extend(below[::-1])
 
     def rewrite(self, fn: Callable[[Node], Node | tuple[Node, ...] | None]) -> Self:
         """A copy in which `fn` replaced nodes, children first.
@@ -185,13 +218,15 @@ class Node(metaclass=_Interning):
         `fn` gets a node whose children are already rewritten and returns its replacement, or None
         to keep it; for a statement it may return a tuple of statements (empty to drop it).
         """
+        if not self.children():
+            return self
         changes: dict[str, Any] = {}
-        for f in self.fields():
-            if f.metadata["kind"] in (Kind.OPERAND, Kind.BODY):
-                old = getattr(self, f.name)
-                new = rewritten(old, fn, splice=f.metadata["kind"] is Kind.BODY)
-                if new is not old:
-                    changes[f.name] = new
+        mine = self.__dict__
+        for name, splice in self.parts():
+            old = mine[name]
+            new = rewritten(old, fn, splice=splice)
+            if new is not old:
+                changes[name] = new
         return self.with_(**changes) if changes else self
 
     def effects(self) -> Iterator[tuple[Effect, Node]]:
@@ -208,6 +243,8 @@ class Node(metaclass=_Interning):
 
 
 _FIELDS: dict[type[Node], tuple[Field[Any], ...]] = {}
+_NAMES: dict[type[Node], tuple[str, ...]] = {}
+_PARTS: dict[type[Node], tuple[tuple[str, bool], ...]] = {}
 
 
 def flat(value: Any) -> Iterator[Node]:

@@ -27,7 +27,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.node import Kind, Node, flat
-from tilelang.ir.thread import Array
+from tilelang.ir.thread import Array, Kernel, Program
 from tilelang.ir.tile import Alloc, Block, For, Function, Launch, LoopKind, Parallel, Stmt, Store
 
 
@@ -340,6 +340,15 @@ def map_launches(fn: Function, on: Callable[[Block], Block]) -> Function:
 
     body = map_statements(fn.body, one)
     return fn if body is fn.body else fn.with_(body=body)
+
+
+def map_kernels(program: Program, on: Callable[[Kernel], Kernel]) -> Program:
+    """A program with its kernels replaced; only the host level is looked through."""
+
+    def block(body: Block) -> Block:
+        return tuple(on(s) if isinstance(s, Kernel) else map_bodies(s, block) for s in body)
+
+    return program.with_(body=block(program.body))
 
 
 def unsupported(stmt: Node, what: str) -> TileError:

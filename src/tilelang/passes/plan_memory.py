@@ -11,23 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilelang.ir.expr import int_value
-from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.node import Kind, flat
 from tilelang.ir.thread import Array, At, Declare, Kernel, Program, Space
 from tilelang.ir.tile import Block, For, Stmt, While
 from tilelang.isa.target import Target
+from tilelang.passes.build import map_kernels, map_statements
 from tilelang.passes.simt.switches import is_off
 
 
 def plan_memory(program: Program, target: Target) -> Program:
     """Every shared array has a place."""
     del target
-
     apart = is_off(program, "memory-reuse")
-
-    def one(node: Node) -> Node | None:
-        return _planned(node, apart=apart) if isinstance(node, Kernel) else None
-
-    return program.rewrite(one)
+    return map_kernels(program, lambda kernel: _planned(kernel, apart=apart))
 
 
 @dataclass
@@ -71,14 +67,14 @@ def _planned(kernel: Kernel, *, apart: bool) -> Kernel:
         done.append(life)
     unused = {v.array.name for v in lives.of.values() if v.first < 0}
 
-    def place(node: Node) -> Node | tuple[Node, ...] | None:
-        if isinstance(node, Declare) and node.array.name in offsets:
-            if node.array.name in unused:
+    def place(stmt: Stmt) -> Block | None:
+        if isinstance(stmt, Declare) and stmt.array.name in offsets:
+            if stmt.array.name in unused:
                 return ()
-            return node.with_(offset=offsets[node.array.name])
+            return (stmt.with_(offset=offsets[stmt.array.name]),)
         return None
 
-    return kernel.rewrite(place).with_(shared=size)
+    return kernel.with_(body=map_statements(kernel.body, place), shared=size)
 
 
 def _free_place(life: _Life, taken: list[tuple[int, int]]) -> int:

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field, replace
 
 from tilelang.errors import Loc, TileError, error
-from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, const, int_value
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Const, Expr, Var, const, int_value
 from tilelang.ir.node import Node
-from tilelang.ir.tile import Function, Launch
+from tilelang.ir.tile import Block, Function, Launch, Let
 from tilelang.passes.build import Names, both, compare, minus, plus, times
 from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.scopes import Dialect, Memory, memory_of
@@ -31,6 +31,7 @@ class Threads:
     notes: list[Note] = field(default_factory=list[Note])
     barrier: int = 0
     base: int = 0
+    parts: dict[Expr, Var] = field(default_factory=dict[Expr, Var])
 
     def __post_init__(self) -> None:
         self.dialect = Dialect(self.fn.dialect)
@@ -40,9 +41,24 @@ class Threads:
 
     def arm(self, first: int, count: int, barrier: int) -> Threads:
         """A range of these threads, that share the work of a part."""
-        made = replace(self, base=first, barrier=barrier)
+        made = replace(self, base=first, barrier=barrier, parts={})
         made.count = count
         return made
+
+    def named(self, e: Expr, hint: str) -> Expr:
+        """A name for what is computed of thread indices alone, the same for every use; `lets`
+        defines them all.
+        """
+        if isinstance(e, (Const, Var)):
+            return e
+        found = self.parts.get(e)
+        if found is None:
+            found = self.parts[e] = self.names.var(hint, e.dtype)
+        return found
+
+    def lets(self) -> Block:
+        """The definitions of names, for the start of what the threads do."""
+        return tuple(Let(name, e) for e, name in self.parts.items())
 
     @property
     def index(self) -> Expr:

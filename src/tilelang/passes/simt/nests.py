@@ -104,7 +104,6 @@ class Walk:
     spread: Spread
     index: list[Expr]
     part: list[Expr]
-    lets: list[Stmt]
     loops: list[tuple[Digit, Var]]
 
     def slot(self, spread: Spread, axes: Axes) -> Expr:
@@ -157,7 +156,6 @@ def replace_in(node: Node, values: Mapping[str, Expr]) -> Node:
 
 def walk(t: Threads, spread: Spread, hint: str = "i") -> Walk:
     """New variables for the iterations of one thread over a tile."""
-    lets: list[Stmt] = []
     index: list[Expr] = []
     part: list[Expr] = []
     loops = [(d, t.names.var(f"{hint}r{d.axis}")) for d in spread.register_digits]
@@ -166,17 +164,14 @@ def walk(t: Threads, spread: Spread, hint: str = "i") -> Walk:
         for d in spread.thread_digits:
             if d.axis == axis and d.size > 1:
                 base = plus(base, times(t.digit(d.thread, d.size), d.weight))
-        if int_value(base) is None and not isinstance(base, Var):
-            name = t.names.var(f"{hint}{axis}")
-            lets.append(Let(name, base))
-            base = name
+        base = t.named(base, f"{hint}{axis}")
         rest: Expr = const(0)
         for d, v in loops:
             if d.axis == axis and d.size > 1:
                 rest = plus(rest, times(v, d.weight))
         index.append(plus(base, rest))
         part.append(rest)
-    return Walk(spread, index, part, lets, [(d, v) for d, v in loops if d.size > 1])
+    return Walk(spread, index, part, [(d, v) for d, v in loops if d.size > 1])
 
 
 class Nests:
@@ -358,7 +353,7 @@ class Nests:
         out = self.loops(stmt, w, body, touches)
         if guard is not None:
             out = (If(guard, out, loc=stmt.loc),)
-        return (*w.lets, *out)
+        return out
 
     def in_registers(self, body: Block, w: Walk, axes: Mapping[Var, int]) -> tuple[Block, bool]:
         """Accesses to fragments become accesses to registers; whether there are any."""

@@ -182,7 +182,7 @@ class _Job:
             body = (If(both(inside), body, loc=self.loc),)
         for d, v in reversed(w.loops):
             body = (unrolled(v, d.size, body, self.loc),)
-        return (*w.lets, *body)
+        return body
 
     def result_index(self, w: Walk) -> Expr:
         """The number of the result that the iteration's element joins."""

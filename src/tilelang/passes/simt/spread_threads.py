@@ -257,7 +257,8 @@ class _Part:
 
     def lower(self) -> Block:
         """The body of one thread."""
-        return (*self.placements(), *self.block(self.body, apart=False))
+        body = self.block(self.body, apart=False)
+        return (*self.placements(), *self.t.lets(), *body)
 
     def placements(self) -> Block:
         """How the operands of products lie in shared memory."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilelang.ir.expr import Expr, Var, int_value
-from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.node import Kind, flat
 from tilelang.ir.thread import (
     Addr,
     Array,
@@ -31,7 +31,7 @@ from tilelang.ir.thread import (
 )
 from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
 from tilelang.isa.target import Target
-from tilelang.passes.build import Names
+from tilelang.passes.build import Names, map_kernels, map_statements
 from tilelang.passes.issue import ARM, READ
 from tilelang.passes.simt.conflicts import Access, Meetings, Threads
 from tilelang.passes.simt.switches import is_off
@@ -48,13 +48,14 @@ def synchronize(program: Program, target: Target) -> Program:
     own = is_off(program, "barriers")
     marks = (READ, ARM) if own else (READ,)
 
-    def one(node: Node) -> Node | tuple[Node, ...] | None:
-        return () if isinstance(node, Instr) and node.row in marks else None
+    def one(stmt: Stmt) -> Block | None:
+        return () if isinstance(stmt, Instr) and stmt.row in marks else None
 
-    def kernel(node: Node) -> Node | None:
-        return _Kernel(node, names).done(own=own) if isinstance(node, Kernel) else None
+    def kernel(node: Kernel) -> Kernel:
+        made = _Kernel(node, names).done(own=own)
+        return made.with_(body=map_statements(made.body, one))
 
-    return program.rewrite(kernel).rewrite(one)
+    return map_kernels(program, kernel)
 
 
 class _Kernel:

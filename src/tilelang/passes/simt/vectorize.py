@@ -31,7 +31,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Array, Elem, Instr, Kernel, Program, Slot, Space, Write
 from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
 from tilelang.isa.target import Target
-from tilelang.passes.build import Names, Renamer, map_statements
+from tilelang.passes.build import Names, Renamer, map_kernels, map_statements
 from tilelang.passes.issue import ASYNC
 from tilelang.passes.lower_parallel import own_nodes, statements
 
@@ -45,11 +45,7 @@ def vectorize(program: Program, target: Target) -> Program:
     """No loops in lockstep: vectors where they are proved, else one round after the other."""
     del target
     names = Names(program)
-
-    def one(node: Node) -> Node | None:
-        return _kernel(node, names) if isinstance(node, Kernel) else None
-
-    return program.rewrite(one)
+    return map_kernels(program, lambda kernel: _kernel(kernel, names))
 
 
 def _kernel(kernel: Kernel, names: Names) -> Kernel:
