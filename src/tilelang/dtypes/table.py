@@ -201,6 +201,8 @@ _TABLE: Final = (
 ROWS: Final = {row.name: row for row in _TABLE}
 LANES: Final = (2, 4, 8, 16, 32, 64)
 """The lane counts of vector types, `<scalar>x<lanes>`."""
+REGISTER_LANES: Final = (128, 256, 512)
+"""Further lane counts, of the 256-byte vector registers of Ascend; `T` has no names for them."""
 ALIASES: Final = {
     "half": "float16",
     "float": "float32",

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, Self, cast
 import ml_dtypes
 import numpy as np
 
-from tilelang.dtypes.table import ALIASES, LANES, ROWS, Kind, Row
+from tilelang.dtypes.table import ALIASES, LANES, REGISTER_LANES, ROWS, Kind, Row
 
 
 class DType(str):
@@ -330,7 +330,8 @@ def canonical_name(value: object) -> str:
 def _name_of_text(text: str) -> str:
     name = ALIASES.get(text, text)
     base, lanes = _split(name)
-    if name in ROWS or (lanes in LANES and name == f"{base}x{lanes}" and base != "handle"):
+    vector = lanes in LANES or lanes in REGISTER_LANES
+    if name in ROWS or (vector and name == f"{base}x{lanes}" and base != "handle"):
         return name
     if base in ROWS:
         counts = ", ".join(map(str, LANES))

@@ -8,7 +8,7 @@ compiler.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -247,6 +247,11 @@ class Builder:
     def statements(self) -> tuple[Stmt, ...]:
         """The statements of the current block so far."""
         return tuple(self._blocks[-1])
+
+    def newest(self, wanted: Callable[[Stmt], bool]) -> Stmt | None:
+        """The last statement so far, of the current block and those around it, that is wanted."""
+        found = (s for block in reversed(self._blocks) for s in reversed(block) if wanted(s))
+        return next(found, None)
 
     def _check_names(self, stmt: Stmt) -> None:
         seen: set[int] = set()

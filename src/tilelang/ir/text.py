@@ -21,6 +21,7 @@ from typing import Any, cast
 from tilelang.dtypes import DType, const_value
 from tilelang.errors import InternalError
 from tilelang.ir import ascend as ascend_module
+from tilelang.ir import ascend_simd as ascend_simd_module
 from tilelang.ir import expr as expr_module
 from tilelang.ir import special as special_module
 from tilelang.ir import sync as sync_module
@@ -70,6 +71,7 @@ STAGES = (
     sync_module,
     special_module,
     ascend_module,
+    ascend_simd_module,
     thread_module,
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tilelang.ir import ascend
+from tilelang.ir.ascend_simd import SIMD_OPS, SimdOp
 from tilelang.ir.expr import Expr
 from tilelang.ir.node import Node
 from tilelang.ir.tile import AtomicOp, Stmt
@@ -112,6 +113,21 @@ def _vector_op(s: ascend.VectorOp) -> Faults:
             yield f"{s.op} lacks the immediate {name!r}"
 
 
+def _simd(s: SimdOp) -> Faults:
+    row = SIMD_OPS.get(s.op)
+    if row is None:
+        yield f"no operation on vector registers is called {s.op!r}"
+        return
+    for what, wanted, given in (
+        ("operands", row.args, s.args),
+        ("results", row.results, s.results),
+    ):
+        if len(wanted) != len(given):
+            yield f"{s.op} has {len(wanted)} {what}, got {len(given)}"
+    if {name for name, _ in s.imm} != set(row.imm):
+        yield f"{s.op} has the immediates {row.imm}, got {tuple(name for name, _ in s.imm)}"
+
+
 _CHECKS: dict[type[Node], Callable[..., Faults]] = {
     ascend.CoreRegion: _region,
     ascend.SetFlag: _flag,
@@ -124,4 +140,5 @@ _CHECKS: dict[type[Node], Callable[..., Faults]] = {
     ascend.SetMode: _mode,
     ascend.Transfer: _transfer,
     ascend.VectorOp: _vector_op,
+    SimdOp: _simd,
 }

@@ -20,6 +20,7 @@ from tilelang.language.tileops import GemmWarpPolicy
 _CUDA = "needs the native CUDA target"
 _TVM = "is a raw name of TVM's script, which has no meaning here"
 _ASCEND = "needs the Ascend target"
+_MAINLINE = "is a name of the mainline Ascend dialect"
 _LAYOUT = "needs layout inference, which is not built"
 _ROCM = "needs the ROCm target, which is not built"
 
@@ -161,16 +162,27 @@ LATER: dict[str, Later] = {
             _ASCEND,
             """
             shmem_put_nbi shmem_get_nbi shmem_ub_put_nbi shmem_ub_get_nbi
+            """,
+        ),
+        *_rows(
+            _MAINLINE,
+            """
             MixedKernel Cube Vector SimtVF SimdVF alloc_l0a_sf alloc_l0b_sf dual_copy
             ascend_set_flag ascend_wait_flag ascend_pipe_barrier ascend_cross_core_set_flag
             ascend_cross_core_wait_flag ascend_sync_inter_arrive ascend_sync_inter_wait
-            ascend_get_buf ascend_rls_buf ascend_threadfence ascend_set_copy_pad_value
-            ascend_nd2nz_post_copy set_atomic set_atomic_none set_hf32_mode set_mmad_direction
-            Task Stage PerCoreTask assume_conflict assume_no_conflict annotate_buffer_versions
-            annotate_manual_multi_buffer annotate_unlimit_memory AscendBaseTileScheduler
-            AscendTileScheduler AscendBatchedTileScheduler AscendMGroupedTileScheduler
-            AscendKGroupedTileScheduler
+            ascend_get_buf ascend_rls_buf ascend_threadfence set_atomic set_atomic_none
+            set_hf32_mode set_mmad_direction Task Stage PerCoreTask assume_conflict
+            assume_no_conflict annotate_buffer_versions annotate_manual_multi_buffer
+            annotate_unlimit_memory AscendBaseTileScheduler AscendTileScheduler
+            AscendBatchedTileScheduler AscendMGroupedTileScheduler AscendKGroupedTileScheduler
             """,
+            "import tilelang.ascend.language as T",
+        ),
+        *_rows(
+            "takes the state of a pad register, which is not built",
+            "ascend_set_copy_pad_value(value, dtype=None)"
+            " ascend_nd2nz_post_copy(dst, src, rows, cols, full_rows, dst_dtype)",
+            "T.copy(..., pad_value=...) of the mainline Ascend dialect pads",
         ),
     )
 }

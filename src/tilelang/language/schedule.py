@@ -109,7 +109,7 @@ class BaseTileScheduler:
         self._total_tiles: Any = 0
         if stateful:
             self._m_idx, self._n_idx, self._linear_idx, self._current_iter = (
-                _state(name, what) for what in ("m_idx", "n_idx", "linear_idx", "current_iter")
+                state(name, what) for what in ("m_idx", "n_idx", "linear_idx", "current_iter")
             )
 
     def _now(self, what: str) -> Any:
@@ -167,7 +167,8 @@ class BaseTileScheduler:
         return self._now("linear_idx") < self._total_tiles
 
 
-def _state(prefix: str | None, what: str) -> VarRef:
+def state(prefix: str | None, what: str) -> VarRef:
+    """A variable of a scheduler, whose name begins with `prefix`."""
     builder = build.current("a tile scheduler")
     builder.hints.insert(0, what if prefix is None else f"{prefix}_{what}")
     return alloc_var("int32")

@@ -1,0 +1,105 @@
+# What is imported here is what is exported.
+# pyright: reportUnusedImport=false
+"""`T.simd`: vector registers of 256 bytes, inside `T.SimdVF`.
+
+Every function gives a register (a value such as float32x64), a predicate (boolx256), a pair of
+them, or writes UB. Addresses are elements: `T.simd.vld(x[i, 64])` reads from there on, row-major.
+Without a `mask` all elements take part; elements that do not are zero. Names, operands and defaults
+are those of tilelang 0.1.15.
+"""
+
+from __future__ import annotations
+
+from tilelang.language.ascend_simd.arithmetic import (
+    vabs,
+    vabsdif,
+    vadd,
+    vaddc,
+    vaddcs,
+    vadds,
+    vand,
+    vaxpy,
+    vcadd,
+    vcgadd,
+    vcgmax,
+    vcgmin,
+    vcmax,
+    vcmin,
+    vcpadd,
+    vdiv,
+    vexp,
+    vexpdif,
+    vln,
+    vlrelu,
+    vmadd,
+    vmax,
+    vmaxs,
+    vmin,
+    vmins,
+    vmul,
+    vmula,
+    vmull,
+    vmuls,
+    vneg,
+    vnot,
+    vor,
+    vprelu,
+    vrelu,
+    vshl,
+    vshls,
+    vshr,
+    vshrs,
+    vsqrt,
+    vsqz,
+    vsub,
+    vsubc,
+    vsubcs,
+    vusqz,
+    vxor,
+)
+from tilelang.language.ascend_simd.memory import (
+    alloc_local,
+    alloc_var,
+    make_ubuf_ptr,
+    mem_bar,
+    vgather2,
+    vgatherb,
+    vld,
+    vld2,
+    vscatter,
+    vsstb,
+    vsts,
+)
+from tilelang.language.ascend_simd.moves import (
+    chistv2,
+    dhistv2,
+    pair_get,
+    vci,
+    vcmp,
+    vcmps,
+    vcvt,
+    vdintlv,
+    vdup,
+    vdupv,
+    vintlv,
+    vpack,
+    vsel,
+    vselr,
+    vunpack,
+)
+from tilelang.language.ascend_simd.predicates import (
+    pand,
+    pdintlv,
+    pge,
+    pintlv,
+    pld,
+    pnot,
+    por,
+    ppack,
+    psel,
+    pset,
+    pst,
+    punpack,
+    pxor,
+    update_mask,
+)

@@ -1,0 +1,180 @@
+"""`T.simd`: registers from and into UB, and registers that can be written again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.dtypes import DType
+from tilelang.ir.ascend_simd import lanes_of, register
+from tilelang.ir.expr import AddressOf, Expr
+from tilelang.language import alloc
+from tilelang.language.arguments import choice, known, launched, number, refuse
+from tilelang.language.ascend_simd.common import (
+    address,
+    bad,
+    emit,
+    indices_of,
+    mask_of,
+    operand,
+    vector,
+    width_of,
+)
+from tilelang.language.buffers import BufferRef, VarRef
+from tilelang.language.values import Value, element_type
+
+_BROADCAST = {"BRC_B8": 8, "BRC_B16": 16, "BRC_B32": 32}
+# How many elements of the buffer a load reads, as a share of those that a register holds.
+_SPREADS = {
+    "NORM": (1, 1), "NORM_B8": (1, 1), "NORM_B16": (1, 1), "NORM_B32": (1, 1), "US_B8": (1, 2),
+    "US_B16": (1, 2), "DS_B8": (2, 1), "DS_B16": (2, 1), "UNPK_B8": (1, 2), "UNPK_B16": (1, 2),
+    "UNPK_B32": (1, 2), "UNPK4_B8": (1, 4),
+}  # fmt: skip
+
+
+def vld(addr: Any, dist: str = "NORM", *, post_inc: Any = None) -> Value:
+    """A register from UB.
+
+    NORM reads neighbours; BRC repeats one element; US repeats each element twice; DS takes every
+    second one; UNPK and UNPK4 follow each element with zeros; BLK repeats 32 bytes.
+    """
+    if post_inc is not None:
+        raise refuse(
+            "target", "T.simd.vld(post_inc=...) is not built", help="write the index: x[i * 64]"
+        )
+    at = address(addr, "the address of T.simd.vld")
+    element = at.buffer.dtype
+    lanes = lanes_of(element)
+    word = choice(dist, "the dist of T.simd.vld", (*_SPREADS, *_BROADCAST, "BLK"))
+    if word in _BROADCAST:
+        wide = _BROADCAST[word]
+        if wide % element.bits:
+            raise bad("dtype", f"T.simd.vld(dist={word!r}) of {element}", expected=f"{wide} bits")
+        result = element if wide == element.bits else DType(f"uint{wide}")
+        count = wide // element.bits
+        return emit("vld", (at,), (register(result),), footprint=count, dist=word)
+    if "_B" in word and not word.endswith(f"_B{element.bits}"):
+        raise bad(
+            "dtype",
+            f"T.simd.vld(dist={word!r}) of {element}",
+            expected=f"{word.split('_B')[0]}_B{element.bits}",
+        )
+    above, below = _SPREADS.get(word, (0, 1))
+    count = lanes * above // below if above else 32 * 8 // element.bits
+    return emit("vld", (at,), (register(element),), footprint=count, dist=word)
+
+
+def vld2(addr: Any, dist: str = "DINTLV_B16", off: Any = None) -> tuple[Value, Value]:
+    """The even and the odd of the elements of two registers, from UB."""
+    if off is not None:
+        raise refuse("target", "T.simd.vld2(off=...) is not built", help="write it in the index")
+    at = address(addr, "the address of T.simd.vld2")
+    element = at.buffer.dtype
+    word = choice(dist, "the dist of T.simd.vld2", ("DINTLV_B8", "DINTLV_B16", "DINTLV_B32"))
+    if not word.endswith(f"_B{element.bits}"):
+        raise bad("dtype", f"T.simd.vld2(dist={word!r}) of {element}", expected="its own width")
+    types = (register(element),) * 2
+    return emit("vld2", (at,), types, footprint=2 * lanes_of(element), dist=word)
+
+
+_STORES = {
+    "NORM": 1, "NORM_B8": 1, "NORM_B16": 1, "NORM_B32": 1, "ONEPT_B8": 0, "ONEPT_B16": 0,
+    "ONEPT_B32": 0, "PK_B16": 2, "PK_B32": 2, "PK4_B32": 4,
+}  # fmt: skip
+
+
+def vsts(addr: Any, src: Any, mask: Any = None, dist: str = "NORM_B32", extent: Any = None) -> None:
+    """A register into UB, where the predicate is set.
+
+    ONEPT writes element 0; PK and PK4 the low half or quarter of each element, packed. `extent` is
+    how many elements are touched at most, a fact for the compiler.
+    """
+    at, value = address(addr, "the address of T.simd.vsts"), vector(src, operand("vsts"))
+    word = choice(dist, "the dist of T.simd.vsts", _STORES)
+    element = at.buffer.dtype
+    if word.startswith("NORM"):
+        word = f"NORM_B{width_of(value.dtype)}"  # the width is that of the register
+    share = _STORES[word]
+    expected = width_of(value.dtype) // max(share, 1)
+    if max(element.bits, 8) != expected:
+        raise bad(
+            "dtype",
+            f"T.simd.vsts(dist={dist!r}) of {value.dtype} into {element}",
+            expected=f"elements of {expected} bits",
+        )
+    count = 1 if share == 0 else value.dtype.lanes
+    if extent is not None:
+        count = known(extent, "the extent of T.simd.vsts", 1, 1 << 16)
+    chosen = mask_of(mask, width_of(value.dtype), "vsts")
+    emit("vsts", (at, value, chosen), footprint=count, dist=word)
+
+
+def vsstb(src: Any, base: Any, stride: Any, mask: Any = None, update: bool = False) -> None:
+    """The blocks of 32 bytes of a register into UB, `stride` blocks apart."""
+    if update:
+        raise refuse(
+            "target", "T.simd.vsstb(update=True) is not built", help="write the index of each store"
+        )
+    at, value = address(base, "the address of T.simd.vsstb"), vector(src, operand("vsstb"))
+    _same_element(at, value, "vsstb")
+    step = number(stride, "the stride of T.simd.vsstb", DType("int32"))
+    chosen = mask_of(mask, width_of(value.dtype), "vsstb")
+    emit("vsstb", (at, value, step, chosen), footprint=value.dtype.lanes)
+
+
+def _same_element(at: AddressOf, value: Expr, name: str) -> None:
+    if at.buffer.dtype != value.dtype.base:
+        raise bad(
+            "dtype",
+            f"T.simd.{name} of {value.dtype} into {at.buffer.dtype}",
+            expected=str(value.dtype.base),
+        )
+
+
+def make_ubuf_ptr(*_: Any, **__: Any) -> None:
+    """Pointers that move on: refused."""
+    raise refuse(
+        "target", "T.simd.make_ubuf_ptr is not built", help="write the index of each access"
+    )
+
+
+def vgatherb(base: Any, index: Any, mask: Any = None) -> Value:
+    """The block of 32 bytes at each byte offset of a uint32 register."""
+    at = address(base, "the base of T.simd.vgatherb")
+    chosen = mask_of(mask, 32, "vgatherb")
+    args = (at, indices_of(index, "vgatherb"), chosen)
+    return emit("vgatherb", args, (register(at.buffer.dtype),), footprint=0)
+
+
+def vgather2(base: Any, index: Any, mask: Any = None) -> Value:
+    """The element at each index; 8-bit elements are widened to 16 bits."""
+    at = address(base, "the base of T.simd.vgather2")
+    element = at.buffer.dtype
+    result = DType({"int8": "int16", "uint8": "uint16"}.get(str(element), str(element)))
+    chosen = mask_of(mask, width_of(element), "vgather2")
+    args = (at, indices_of(index, "vgather2"), chosen)
+    return emit("vgather2", args, (register(result),), footprint=0)
+
+
+def vscatter(src: Any, base: Any, index: Any, mask: Any = None) -> None:
+    """Each element to its index; of two to one index, either."""
+    at, value = address(base, "the base of T.simd.vscatter"), vector(src, operand("vscatter"))
+    _same_element(at, value, "vscatter")
+    chosen = mask_of(mask, width_of(value.dtype), "vscatter")
+    emit("vscatter", (at, value, indices_of(index, "vscatter"), chosen))
+
+
+def mem_bar(mem_type: Any) -> None:
+    """Order accesses to UB inside the function; they are in program order here anyway."""
+    emit("mem_bar", (), kind=str(mem_type))
+
+
+def alloc_var(dtype: Any) -> VarRef:
+    """A register that can be written again: read it by name, or as `v[0]`."""
+    launched("T.simd.alloc_var")
+    return alloc.alloc_var(str(register(DType(element_type(dtype)))))
+
+
+def alloc_local(shape: Any, dtype: Any) -> BufferRef:
+    """An array of registers that can be written again."""
+    launched("T.simd.alloc_local")
+    return alloc.alloc_local(shape, str(register(DType(element_type(dtype)))))
