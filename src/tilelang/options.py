@@ -42,6 +42,10 @@ class PassConfigKey(enum.StrEnum):
     TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"
     TL_DEVICE_COMPILE_FLAGS = "tl.device_compile_flags"
     TL_EMIT_LINE_DIRECTIVES = "tl.emit_line_directives"
+    TL_ASCEND_AUTO_SYNC = "tl.ascend_auto_sync"
+    TL_ASCEND_MEMORY_PLANNING = "tl.ascend_memory_planning"
+    TL_ASCEND_AUTO_CV_COMBINE = "tl.ascend_auto_cv_combine"
+    TL_ASCEND_AUTO_CV_SYNC = "tl.ascend_auto_cross_core_sync"
     TL_CONFIG_INDEX_BITWIDTH = "tl.config_index_bitwidth"
     TL_ENABLE_REDUCER_PLAN_VERBOSE = "tl.enable_reducer_plan_verbose"
     TL_LAYOUT_COST_MODEL = "tl.layout_cost_model"
@@ -104,13 +108,14 @@ class Part(enum.Enum):
     CHECK = "the checks at compile time"
     THREAD = "the lowering to threads"
     DEVICE = "the device compiler"
+    CORES = "the lowering to Ascend cores"
     TUNE = "the tuner"
 
 
 # The parts of this version that read their settings. The commit that makes a part read them adds
 # it here; tests/unit/test_options.py compares this with the source, in both directions.
 BUILT: frozenset[Part] = frozenset(
-    {Part.TARGET, Part.RUNTIME, Part.TRACE, Part.CHECK, Part.THREAD, Part.DEVICE}
+    {Part.TARGET, Part.RUNTIME, Part.TRACE, Part.CHECK, Part.THREAD, Part.DEVICE, Part.CORES}
 )
 
 
@@ -280,6 +285,8 @@ _THREAD_RESULTS = (Part.THREAD, Effect.RESULTS)
 _THREAD_SPEED = (Part.THREAD, Effect.SPEED)
 _DEVICE_RESULTS = (Part.DEVICE, Effect.RESULTS)
 _DEVICE_SPEED = (Part.DEVICE, Effect.SPEED)
+_CORES_RESULTS = (Part.CORES, Effect.RESULTS)
+_CORES_SPEED = (Part.CORES, Effect.SPEED)
 _TUNE = (Part.TUNE, Effect.SPEED)
 
 
@@ -395,6 +402,23 @@ class Options:
     ptxas_register_usage_level: int | None = _option(
         None, USAGE, _DEVICE_SPEED, _K.TL_PTXAS_REGISTER_USAGE_LEVEL,
         doc="How far the assembler goes for fewer registers."
+    )
+
+    ascend_auto_sync: bool = _option(
+        False, SWITCH, _CORES_RESULTS, _K.TL_ASCEND_AUTO_SYNC,
+        doc="Order the pipes of an Ascend core by flags; without it the kernel's own are all."
+    )
+    ascend_memory_planning: bool = _option(
+        False, SWITCH, _CORES_SPEED, _K.TL_ASCEND_MEMORY_PLANNING,
+        doc="Let buffers on an Ascend core share bytes when their lifetimes do not overlap."
+    )
+    ascend_auto_cv_combine: bool = _option(
+        False, SWITCH, _CORES_RESULTS, _K.TL_ASCEND_AUTO_CV_COMBINE,
+        doc="Split statements outside T.Scope over cube and vector cores; without it, refuse both."
+    )
+    ascend_auto_cross_core_sync: bool = _option(
+        False, SWITCH, _CORES_RESULTS, _K.TL_ASCEND_AUTO_CV_SYNC,
+        doc="Order cube and vector cores by flags; without it the kernel's own are all."
     )
 
     auto_tuning_disable_cache: bool = _option(

@@ -303,8 +303,8 @@ _REFUSED: Mapping[str, str] = {
     "metal": _NO_SUCH_GPU,
     "webgpu": _NO_SUCH_GPU,
     "cutedsl": "use `cuda`: the same kernels compile without CuTe",
-    "ascendc": "use {adapter}, which runs kernels of the adapter tree",
-    "pto": "use {adapter}, which runs kernels of the adapter tree",
+    "ascendc": "a kernel of the adapter tree runs on {adapter}",
+    "pto": "a kernel of the adapter tree runs on {adapter}",
 }
 
 
@@ -464,7 +464,7 @@ def _bad_option(spec: str, option: str) -> TileError:
 
 def _adapter_targets(chips: Sequence[Chip]) -> str:
     able = [chip for chip in chips if Capability.ADAPTER_DIALECT in chip.capabilities]
-    return " or ".join(f"`emulate:{chip.name}`" for chip in able) or "`emulate`"
+    return " or ".join(f"`simulate:{chip.name}`" for chip in able) or "`simulate`"
 
 
 def _near(word: str, names: Iterable[str]) -> str:

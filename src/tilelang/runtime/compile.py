@@ -23,8 +23,9 @@ from tilelang.isa.target import Target, TargetLike
 from tilelang.options import BUILT, Options, Part, ineffective, options_from
 from tilelang.runtime.kernel import Findings, JITKernel, Runner
 from tilelang.runtime.parts import check_function, native, translate
-from tilelang.runtime.resolve import description, is_auto, resolve
+from tilelang.runtime.resolve import description, is_auto, resolve, resolve_adapter
 from tilelang.runtime.trace import Trace
+from tilelang.scopes import Dialect
 from tilelang.targets import CHIPS
 
 # Upstream's names for its own launch paths. There is one path here, so the choice has no effect.
@@ -40,12 +41,15 @@ def compile(
     verbose: bool | None = None,
     pass_configs: Mapping[Any, Any] | None = None,
     compile_flags: Sequence[str] | str | None = None,
+    workspace_idx: int | Sequence[int] | None = None,
+    platform: str | None = None,
 ) -> JITKernel:
     """Compile a `PrimFunc` for `target` (see `tilelang.targets`; default `auto`).
 
     `out_idx` are the positions (negative ones from the end) of parameters that the call allocates
-    and returns. Raises the located findings that make the program wrong for all inputs; others are
-    in `kernel.warnings`.
+    and returns. `workspace_idx` are those that it allocates and keeps, and `platform` (auto, A2 or
+    A3) the chip of the adapter tree's targets, for kernels of the Ascend adapter. Raises the
+    located findings that make the program wrong for all inputs; others are in `kernel.warnings`.
     """
     if not isinstance(func, PrimFunc):
         raise error(
@@ -61,7 +65,7 @@ def compile(
     options = options_from(configs, os.environ)
     if verbose is not None:
         options = replace(options, verbose=verbose)
-    resolved = resolve(target, str(options.default_target))
+    resolved = _resolved(func, target, platform, str(options.default_target))
     parts = _parts(resolved)
     if Part.DEVICE in parts:
         options = replace(options, device_compile_flags=(*options.device_compile_flags, *flags))
@@ -71,6 +75,7 @@ def compile(
         *_unused(execution_backend, target_host, flags),
     ]
     outputs = output_positions(func, out_idx)
+    workspaces = _workspaces(func, workspace_idx, outputs)
     trace = Trace(func.ir.name, options)
     auto = is_auto(target, str(options.default_target))
     try:
@@ -83,13 +88,60 @@ def compile(
             help="give parts of it to variables (T.alloc_var), or write a loop of the kernel",
         ) from None
     found = (*func.warnings, *_heard(findings, options))
-    return JITKernel(func, program, resolved, outputs, options, Findings(found, tuple(unused)))
+    kernel = JITKernel(func, program, resolved, outputs, options, Findings(found, tuple(unused)))
+    return kernel.with_workspaces(workspaces) if workspaces else kernel
+
+
+def _is_adapter(func: PrimFunc) -> bool:
+    return func.ir.dialect == Dialect.ADAPTER.value
+
+
+def _resolved(
+    func: PrimFunc, target: TargetLike | None, platform: str | None, default: str
+) -> Target:
+    if _is_adapter(func):
+        return resolve_adapter(target, platform, default)
+    if platform is not None:
+        raise error(
+            "option",
+            f"platform of {func.ir.name}, a kernel of the {Dialect(func.ir.dialect).about.title}",
+            func.loc,
+            expected="a kernel of the Ascend adapter",
+            got=f"platform={platform!r}",
+            help="leave it out: `target` names the chip",
+        )
+    return resolve(target, default)
+
+
+def _workspaces(
+    func: PrimFunc, workspace_idx: int | Sequence[int] | None, outputs: Sequence[int]
+) -> list[int]:
+    """`workspace_idx` as positions from the front; ValueError where one is an output too."""
+    if workspace_idx is None:
+        return []
+    found = output_positions(func, workspace_idx, "workspace_idx")
+    both = sorted({*found} & {*outputs})
+    if both or not _is_adapter(func):
+        raise error(
+            "argument",
+            f"workspace_idx of {func.ir.name}",
+            func.loc,
+            cls=TileValueError,
+            expected="parameters of a kernel of the Ascend adapter that are no outputs",
+            got=f"{both[0]}, which out_idx names" if both else Dialect(func.ir.dialect).about.title,
+            help="allocate the workspace with `T.alloc_global(...)`",
+        )
+    return found
 
 
 def _parts(target: Target) -> frozenset[Part]:
     """The parts of the compiler that a target goes through."""
-    has_device = target.mode == "native" and target.backend == "cuda"
-    return BUILT if has_device else BUILT - {Part.THREAD, Part.DEVICE}
+    own = {Part.THREAD, Part.DEVICE, Part.CORES}
+    if target.mode == "native" and target.backend == "cuda":
+        own = {Part.CORES}
+    elif target.mode == "simulate" and target.backend == "ascend":
+        own = {Part.THREAD, Part.DEVICE}
+    return BUILT - own
 
 
 def _checked_program(
@@ -178,14 +230,16 @@ def _unused(backend: str | None, host: Any, flags: Sequence[str]) -> list[str]:
     return out
 
 
-def output_positions(func: PrimFunc, out_idx: int | Sequence[int] | None) -> list[int]:
-    """`out_idx` as positions from the front, in the order asked for.
+def output_positions(
+    func: PrimFunc, out_idx: int | Sequence[int] | None, name: str = "out_idx"
+) -> list[int]:
+    """`out_idx` (the setting `name`) as positions from the front, in the order asked for.
 
     ValueError where one is out of range, repeated, or not a tensor.
     """
     if out_idx is None:
         return list(func.ir.outputs)
-    if func.ir.outputs:
+    if func.ir.outputs and name == "out_idx":
         raise error(
             "argument",
             f"Out index conflict: {func.ir.name} makes its outputs with T.empty",
@@ -202,7 +256,7 @@ def output_positions(func: PrimFunc, out_idx: int | Sequence[int] | None) -> lis
         if isinstance(n, bool) or not isinstance(n, int) or not -count <= n < count:
             raise error(
                 "argument",
-                "out_idx is out of range",
+                f"{name} is out of range",
                 cls=TileValueError,
                 expected=f"-{count} to {count - 1}",
                 got=repr(n),
@@ -210,12 +264,12 @@ def output_positions(func: PrimFunc, out_idx: int | Sequence[int] | None) -> lis
         position = n % count
         if position in out:
             raise error(
-                "argument", "out_idx names a parameter twice", cls=TileValueError, got=repr(out_idx)
+                "argument", f"{name} names a parameter twice", cls=TileValueError, got=repr(out_idx)
             )
         if func.ir.params[position].buffer is None:
             raise error(
                 "argument",
-                f"out_idx names {func.ir.params[position].name}, which is a scalar",
+                f"{name} names {func.ir.params[position].name}, which is a scalar",
                 cls=TileValueError,
             )
         out.append(position)

@@ -300,6 +300,8 @@ def jit(
     pass_configs: Mapping[Any, Any] | None = None,
     debug_root_path: str | None = None,
     compile_flags: Sequence[str] | str | None = None,
+    workspace_idx: int | Sequence[int] | None = None,
+    platform: str | None = None,
 ) -> Any:
     """Compile on call: `@tilelang.jit`, or `@tilelang.jit(out_idx=-1, target=...)`.
 
@@ -318,6 +320,8 @@ def jit(
         "verbose": verbose,
         "pass_configs": pass_configs,
         "compile_flags": compile_flags,
+        "workspace_idx": workspace_idx,
+        "platform": platform,
     }
     if func is None:
         return functools.partial(JITImpl, settings=settings)

@@ -80,8 +80,17 @@ class JITKernel:
         self.unused = findings.unused
         self._program = program
         self._target = target
+        self._outputs = list(outputs)
         self._signature = signature(program, prim_func.ir, outputs)
         self._plans = plans(program, self._signature)
+
+    def with_workspaces(self, workspaces: Sequence[int]) -> JITKernel:
+        """This kernel, which from now on allocates the parameters at these positions for each call
+        and keeps them.
+        """
+        self._signature = signature(self._program, self.ir, [*self._outputs, *workspaces])
+        self._plans = None
+        return self
 
     @property
     def ir(self) -> Function:
@@ -101,7 +110,7 @@ class JITKernel:
     @property
     def out_idx(self) -> list[int]:
         """The positions of the parameters that the call allocates and returns."""
-        return list(self._signature.outputs)
+        return list(self._outputs)
 
     @property
     def params(self) -> list[str]:
@@ -123,7 +132,7 @@ class JITKernel:
             step()
         if known is not None:
             known.learn(args, bound)
-        return _results(bound)
+        return _results(bound, len(self._outputs))
 
     def inspect(
         self, *args: Any, buffer: str | None = None, after: int | str | None = None, block: Any = 0
@@ -137,7 +146,7 @@ class JITKernel:
         exist.
         """
         # Outputs hold what memory holds before the first write, as on the emulator.
-        bound = Signature(self.ir, self.out_idx).bind(args, {})
+        bound = Signature(self.ir, self._signature.outputs).bind(args, {})
         program = emulated(self._program, self.ir)
         return observe(program, self.ir, _by_name(bound), buffer=buffer, after=after, block=block)
 
@@ -222,7 +231,8 @@ def _by_name(bound: Bound) -> dict[str, Any]:
     return {**{v.name: n for v, n in bound.sizes.items()}, **bound.values}
 
 
-def _results(bound: Bound) -> Any:
-    if not bound.results:
+def _results(bound: Bound, count: int) -> Any:
+    results = bound.results[:count]
+    if not results:
         return []
-    return bound.results[0] if len(bound.results) == 1 else bound.results
+    return results[0] if len(results) == 1 else results

@@ -33,6 +33,31 @@ def resolve(spec: TargetLike | None, default: str = "auto") -> Target:
     )
 
 
+ADAPTER_TARGETS = ("auto", "ascendc", "pto")
+"""What the adapter tree calls its targets. The last two are code generators of one machine."""
+
+_PLATFORMS = {"auto": "ascend910b", "A2": "ascend910b", "A3": "ascend910b"}
+"""The chip of each platform of the adapter tree that its kernels run on here."""
+
+
+def resolve_adapter(spec: TargetLike | None, platform: str | None, default: str = "auto") -> Target:
+    """The target of a kernel of the Ascend adapter: a model of the chip of `platform`, where the
+    target is the adapter tree's own; else what `resolve` gives.
+    """
+    wanted = default if spec is None else spec
+    if platform is not None and platform not in _PLATFORMS:
+        raise error(
+            "option",
+            f"platform={platform!r}",
+            expected=", ".join(_PLATFORMS),
+            got=repr(platform),
+            help="for the 950 (A5) write the kernel with `tilelang.ascend.language`",
+        )
+    if wanted in ADAPTER_TARGETS:
+        return resolve(f"simulate:{_PLATFORMS[platform or 'auto']}")
+    return resolve(spec, default)
+
+
 def why_no_gpu() -> str | None:
     """Why no GPU can be used here; None if one can."""
     from tilelang.targets.cuda import driver, nvrtc  # nothing that a CPU needs

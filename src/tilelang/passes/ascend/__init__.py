@@ -1,0 +1,1 @@
+"""From tiles to the cores and pipes of Ascend NPUs."""

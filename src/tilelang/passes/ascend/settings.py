@@ -1,0 +1,46 @@
+"""What is done automatically for a kernel of Ascend cores.
+
+What enters: the settings of a compilation. What leaves: their names in the attribute `automatic` of
+a function, where the passes look.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+from tilelang.ir.tile import Function
+from tilelang.options import Options
+
+ATTRIBUTE = "automatic"
+
+
+class Automatic(enum.Enum):
+    """What the compiler may add to an author's kernel."""
+
+    SYNC = "order the pipes of a core"
+    MEMORY = "let buffers share bytes"
+    CORES = "split statements over the two kinds of core"
+    CROSS_SYNC = "order cube and vector cores"
+
+
+def asked(options: Options) -> tuple[Automatic, ...]:
+    """What the settings of the adapter tree switch on."""
+    switches = {
+        Automatic.SYNC: options.ascend_auto_sync,
+        Automatic.MEMORY: options.ascend_memory_planning,
+        Automatic.CORES: options.ascend_auto_cv_combine,
+        Automatic.CROSS_SYNC: options.ascend_auto_cross_core_sync,
+    }
+    return tuple(what for what, on in switches.items() if on)
+
+
+def with_automatic(fn: Function, what: Iterable[Automatic]) -> Function:
+    """A function for which all of this is done."""
+    rest = tuple((k, v) for k, v in fn.attrs if k != ATTRIBUTE)
+    return fn.with_(attrs=(*rest, (ATTRIBUTE, tuple(w.name.lower() for w in what))))
+
+
+def is_automatic(fn: Function, what: Automatic) -> bool:
+    """Whether something is done for a function."""
+    return what.name.lower() in dict(fn.attrs).get(ATTRIBUTE, ())
