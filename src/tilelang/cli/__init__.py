@@ -1,4 +1,4 @@
-"""The command `tilewright`: run, check, show, scopes, cache, doctor.
+"""The command `tilewright`: run, check, show, scopes, port, cache, doctor.
 
 What enters: the words of a command line. What leaves: text on standard output and an exit code: 0
 for success, 1 for findings or a failure, 2 for a command line that cannot be carried out. Faults of
@@ -12,9 +12,10 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tilelang._version import __version__
-from tilelang.cli import cached, commands, doctor, scope_tables
+from tilelang.cli import cached, commands, doctor, port, scope_tables
 from tilelang.cli.inputs import FILLS
 from tilelang.cli.kernels import UsageError, parse_spec
 from tilelang.errors import InternalError, TileError
@@ -97,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(words.add_parser("check", help="findings about a kernel, and its memory"))
     _add_show(words.add_parser("show", help="the IR of a kernel, or the source that runs"))
     _add_scopes(words.add_parser("scopes", help="the memory scopes, and the chips' capacities"))
+    _add_port(words.add_parser("port", help="an Ascend program in the other dialect's spelling"))
     _add_cache(words.add_parser("cache", help="the compiled kernels on disk"))
     _add_doctor(words.add_parser("doctor", help="what runs here, and why not more"))
     return parser
@@ -183,6 +185,17 @@ def _add_scopes(parser: argparse.ArgumentParser) -> None:
 
 def _scopes(chosen: argparse.Namespace) -> int:
     return scope_tables.scopes(compare=chosen.compare, as_json=chosen.json, chip=chosen.chip)
+
+
+def _add_port(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("--to", required=True, choices=("mainline", "adapter"), help="the dialect")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="default: standard output")
+    parser.set_defaults(act=_port)
+
+
+def _port(chosen: argparse.Namespace) -> int:
+    return port.port(chosen.file, chosen.to, chosen.out)
 
 
 def _add_cache(parser: argparse.ArgumentParser) -> None:
