@@ -14,6 +14,7 @@ from tilelang.ir.expr import Expr, Region
 from tilelang.ir.sync import (
     AsyncCopy,
     AsyncGemm,
+    AsyncUnit,
     ClusterBarrier,
     ClusterStep,
     CommitGroup,
@@ -113,8 +114,9 @@ def canonicalize_threads(fn: Function, target: Target) -> Function:
     names = Names(fn)
 
     def one(stmt: Stmt) -> Block | None:
-        kept = isinstance(stmt, Pipelined) or (
-            isinstance(stmt, TmaCopy) and stmt.barrier is not None
+        kept = isinstance(stmt, (Pipelined, Free)) or (
+            (isinstance(stmt, TmaCopy) and stmt.barrier is not None)
+            or (isinstance(stmt, AsyncGemm) and stmt.unit is AsyncUnit.TCGEN05)
         )
         return None if kept else _plain(stmt, names)
 

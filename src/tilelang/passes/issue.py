@@ -10,7 +10,7 @@ from typing import Any
 
 from tilelang.ir.expr import Buffer, Expr, Region, Var
 from tilelang.ir.node import Effect, Node, attr, binds, body, operand
-from tilelang.ir.tile import Block, Stmt, Store
+from tilelang.ir.tile import Block, Stmt, Store, TileOp
 
 PLACEMENT = "placement"
 """The kind of the annotation that says how tiles lie in shared memory (`Placement.key`)."""
@@ -78,7 +78,36 @@ ARM = "tile.arm"
 many there are, and the barrier at which they meet. `synchronize` looks at it and takes it away.
 """
 
-READ = "tile.read"
-"""A row without an instruction: it says that the hardware reads a tile from here on. `synchronize`
-looks at it and takes it away.
+READ, WRITTEN = "tile.read", "tile.written"
+"""Rows without an instruction: the hardware reads, or changes, a tile from here on. `synchronize`
+looks at them and takes them away.
 """
+
+LANES_READ, LANES_WRITTEN = "lanes.read", "lanes.written"
+"""Rows without an instruction: the warp of a thread reads, or writes, what the thread holds of a
+part of Tensor Memory. `synchronize` looks at them and takes them away.
+"""
+
+DONE = "tile.done"
+"""A row without an instruction: each thread has waited for what the hardware did with these tiles.
+`synchronize` looks at it and takes it away.
+"""
+
+TENSORS = "tensor_memory"
+"""The kind of the annotation that says how buffers lie in Tensor Memory (`Cells.key`) and which
+variables have their addresses.
+"""
+
+
+class TensorLoad(TileOp):
+    """Copies a part of Tensor Memory into a whole fragment, which takes the layout of `Cells`."""
+
+    src: Region = operand(effect=Effect.READ)
+    dst: Region = operand(effect=Effect.WRITE)
+
+
+class TensorStore(TileOp):
+    """Copies a whole fragment, which takes the layout of `Cells`, into Tensor Memory."""
+
+    src: Region = operand(effect=Effect.READ)
+    dst: Region = operand(effect=Effect.WRITE)

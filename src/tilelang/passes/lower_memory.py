@@ -428,6 +428,8 @@ class _Lowering:
         """Where a buffer on chip goes: variables to registers, small arrays of a thread to its
         stack, the rest to the arena of the block.
         """
+        if memory is Memory.TMEM:
+            return Space.TENSOR
         if self.many and (memory is Memory.FRAGMENT or b.name in self.static):
             return Space.REGISTER
         if memory not in (Memory.LOCAL, Memory.VAR):

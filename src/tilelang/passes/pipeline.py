@@ -37,6 +37,8 @@ from tilelang.passes.simt.software_pipeline import software_pipeline
 from tilelang.passes.simt.spread_threads import spread_threads
 from tilelang.passes.simt.switches import switched
 from tilelang.passes.simt.synchronize import synchronize
+from tilelang.passes.simt.tcgen05_fences import fence_tensor_memory
+from tilelang.passes.simt.tensor_memory import tensor_memory
 from tilelang.passes.simt.vectorize import vectorize
 from tilelang.passes.simt.warp_specialize import warp_specialize
 from tilelang.passes.split_grid import split_grid
@@ -79,6 +81,7 @@ MANY_THREADS: tuple[Pass, ...] = (
     find_arms,  # parts of the block with statements of their own; mbarriers are set up
     warp_specialize,  # loops with tensor copies: one warp issues them, warpgroups compute
     software_pipeline,  # pipelines are loops; their copies are issued ahead
+    tensor_memory,  # Tensor Memory has its columns; products into it are issued and waited for
     demote_fragments,  # fragments are used as registers can be
     plain_tiles,  # of tiles, only parallel nests, reductions and products of whole fragments
     spread_threads,  # what one thread does; fragments are registers; no barriers but the author's
@@ -88,6 +91,7 @@ MANY_THREADS: tuple[Pass, ...] = (
     plan_memory,  # every shared array has its place
     fit_memory,  # and all of them fit
     synchronize,  # threads meet before they use what others have written
+    fence_tensor_memory,  # and what they do in Tensor Memory is ordered where they meet
 )
 """For a machine on which many threads run a block."""
 

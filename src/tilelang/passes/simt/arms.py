@@ -20,6 +20,8 @@ from tilelang.ir.node import Node
 from tilelang.ir.special import TestElements
 from tilelang.ir.sync import (
     GROUP,
+    AsyncGemm,
+    AsyncUnit,
     CpAsyncArrive,
     MbarArrive,
     MbarExpectTx,
@@ -111,7 +113,9 @@ class _Arms:
                 made = (self.step(stmt),)
             case TmaCopy():
                 made = self.tensor_copy(stmt)
-            case MmaArrive() | CpAsyncArrive():
+            case AsyncGemm(barrier=Region() as barrier) | MmaArrive(barrier=barrier):
+                made = (stmt.with_(barrier=barrier.with_(buffer=_bits(barrier.buffer))),)
+            case CpAsyncArrive():
                 raise refused(stmt, f"T.{type(stmt).__name__}")
             case _:
                 made = (map_bodies(stmt, lambda b: self.block(b, conditions)),)
@@ -131,7 +135,7 @@ class _Arms:
                 continue
             if isinstance(s, (Copy, Fill)) and self.varying.node(*s.children()):
                 continue  # each thread for itself
-            if isinstance(s, TileOp):
+            if isinstance(s, (TileOp, MmaArrive)):
                 return True
         return False
 
@@ -164,17 +168,31 @@ class _Arms:
             if nested:
                 out += self.branch(cast("If", body[0]), inside)
                 continue
-            first, count = self.range(inside, stmt)
+            first, count = self.range(inside, stmt, alone=self.issues(body))
             out.append(Arm(self.block(body, ()), first, count, loc=stmt.loc))
         return tuple(out)
 
-    def range(self, conditions: Sequence[Expr], stmt: Stmt) -> tuple[int, int]:
-        """The threads for which conditions hold, if these are one range of whole warps."""
+    def issues(self, body: Block) -> bool:
+        """Whether what threads do together there is only issued, by the first of them."""
+        own = [
+            s
+            for s in body
+            if not isinstance(s, MmaArrive)
+            and not (isinstance(s, AsyncGemm) and s.unit is AsyncUnit.TCGEN05)
+        ]
+        return len(own) < len(body) and not any(self.meets(s) for s in own)
+
+    def range(self, conditions: Sequence[Expr], stmt: Stmt, *, alone: bool) -> tuple[int, int]:
+        """The threads for which conditions hold, if these are one range of whole warps, or one
+        thread and `alone`.
+        """
         try:
             holds = np.broadcast_to(number(both(conditions), self.values), (self.t.count,))
         except Unknown:
             raise refused(stmt, "an operation of the block under a condition of values") from None
         found = np.flatnonzero(holds)
+        if alone and found.size == 1:
+            return int(found[0]), 1
         whole = found.size and not (found[0] % WARP or found.size % WARP)
         if not whole or found[-1] - found[0] + 1 != found.size:
             raise refused(stmt, "an operation of the block by threads that are no range of warps")

@@ -29,7 +29,7 @@ MOST = 1 << 20
 class Access:
     """An access by each thread: `count` elements from `index` on, in all rounds of the loops over
     `rounds` (name and number of rounds), where `guards` hold. A write that is `flying` happens
-    where it is waited for.
+    where it is waited for; of the accesses of a `unit`, which are made in order, no two meet.
     """
 
     array: Array
@@ -41,6 +41,7 @@ class Access:
     guards: tuple[Expr, ...] = ()
     known: bool = True
     flying: bool = False
+    unit: bool = False
 
     def renamed(self, values: Mapping[str, Expr]) -> Access:
         """The access of another round: variables of loops around have other values."""

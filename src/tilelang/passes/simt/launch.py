@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Const, Expr, Var, const, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.tile import Block, Function, Launch, Let
+from tilelang.layout.cells import Cells
 from tilelang.passes.build import Names, both, compare, minus, plus, times
 from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.scopes import Dialect, Memory, memory_of
 
 WARP = 32
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A buffer in Tensor Memory: how it lies there, and its address."""
+
+    cells: Cells
+    address: Expr
+
+
 Note = tuple[str, str, str]
 """What the compile report says: a kind, a sentence, and the place in the author's file."""
 
@@ -21,7 +33,8 @@ Note = tuple[str, str, str]
 @dataclass
 class Threads:
     """The threads of one launch that share its work, the barrier at which they meet, and what is
-    said about the launch in the compile report.
+    said about the launch in the compile report. `tensors` are its buffers in Tensor Memory by name,
+    `unit_tiles` the shared tiles that products of tcgen05 read.
     """
 
     fn: Function
@@ -31,6 +44,8 @@ class Threads:
     notes: list[Note] = field(default_factory=list[Note])
     barrier: int = 0
     base: int = 0
+    tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    unit_tiles: frozenset[str] = frozenset()
     parts: dict[Expr, Var] = field(default_factory=dict[Expr, Var])
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 from tilelang.ir.expr import BinaryOp, Buffer, Expr, Load, const, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.special import Collective
-from tilelang.ir.sync import SyncWarp
+from tilelang.ir.sync import AsyncGemm, MmaArrive, SyncWarp
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
@@ -40,7 +40,16 @@ from tilelang.isa.target import Target
 from tilelang.layout.placement import Placement, conflict_free
 from tilelang.layout.spread import Spread, agree
 from tilelang.passes.build import Names, both, compare, map_bodies, map_statements
-from tilelang.passes.issue import ARM, PLACEMENT, Arm, AsyncStore, Issue, Roles
+from tilelang.passes.issue import (
+    ARM,
+    PLACEMENT,
+    Arm,
+    AsyncStore,
+    Issue,
+    Roles,
+    TensorLoad,
+    TensorStore,
+)
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements, written
 from tilelang.passes.simt.arms import used_in
@@ -52,6 +61,9 @@ from tilelang.passes.simt.nests import Nests, Storage
 from tilelang.passes.simt.products import plain_product
 from tilelang.passes.simt.reductions import lower_reduce
 from tilelang.passes.simt.software_pipeline import byte_size
+from tilelang.passes.simt.tcgen05 import lower_arrival, lower_product, shared_operands, unit_tiles
+from tilelang.passes.simt.tensor_memory import tensors_of
+from tilelang.passes.simt.tensor_moves import fragment_spread, lower_move
 from tilelang.passes.simt.warpgroup import Group, group, lower_group, tile_placement
 from tilelang.passes.varying import Varying
 from tilelang.scopes import Memory
@@ -69,6 +81,8 @@ def spread_threads(fn: Function, target: Target) -> Function:
         roles = next((s for s in statements(stmt.body) if isinstance(s, Roles)), None)
         if roles is not None:
             threads.barrier = 1
+        threads.tensors = tensors_of(stmt.body)
+        threads.unit_tiles = unit_tiles(stmt.body)
         body = _Part(threads, target, _own_allocations(threads, stmt.body)).lower()
         notes.extend(threads.notes)
         extents = threads.extents
@@ -160,7 +174,7 @@ class _Part:
             for r in (g.a, g.b)
             if isinstance(job, Group) and not threads.is_fragment(r.buffer)
         }
-        self.fed = tiles - self.arrived - ahead
+        self.fed = (tiles | threads.unit_tiles) - self.arrived - ahead
         self.body = body
         self.storage = Storage(threads, self.layouts)
         self.nests = Nests(self.storage, self.room())
@@ -222,7 +236,13 @@ class _Part:
         return free
 
     def expanded(self, body: Block) -> Block:
-        """Products with an instruction say how their fragments lie; the others become nests."""
+        """Copies of Tensor Memory and products with an instruction say how their fragments lie;
+        other products become nests.
+        """
+        for s in statements(body):
+            if isinstance(s, (TensorLoad, TensorStore)):
+                name, spread = fragment_spread(s, self.t)
+                self.wanted[name] = spread
         products = [s for s in statements(body) if isinstance(s, Gemm)]
         by_rows = any(self.t.is_fragment(s.a.buffer) for s in products)
 
@@ -264,6 +284,13 @@ class _Part:
         """How the operands of products lie in shared memory."""
         found: dict[str, tuple[Buffer, Placement]] = {}
         viewed = {*self.t.roots, *self.t.roots.values()}
+        for stmt in statements(self.body):
+            if isinstance(stmt, AsyncGemm):
+                found |= {
+                    x.region.buffer.name: (x.region.buffer, x.placement)
+                    for x in shared_operands(stmt, self.t)
+                    if x.region.buffer.name not in self.arrived
+                }
         for stmt, job in self.products.items():
             for region in (stmt.a, stmt.b):
                 buffer, shape = region.buffer, static_shape(region.buffer)
@@ -319,6 +346,14 @@ class _Part:
                 made = lower_reduce(self.nests, stmt)
             case Gemm():
                 made = self.product(stmt)
+            case AsyncGemm():
+                made = lower_product(stmt, self.t, frozenset(self.arrived | self.fed))
+            case MmaArrive():
+                made = lower_arrival(stmt, self.t)
+            case TensorLoad():
+                made = lower_move(stmt, self.t, self.storage.registers[stmt.dst.buffer.name])
+            case TensorStore():
+                made = lower_move(stmt, self.t, self.storage.registers[stmt.src.buffer.name])
             case Roles():
                 made = self.roles(stmt)
             case Collective():

@@ -32,7 +32,7 @@ from tilelang.ir.thread import (
 from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_kernels, map_statements
-from tilelang.passes.issue import ARM, READ
+from tilelang.passes.issue import ARM, DONE, LANES_READ, LANES_WRITTEN, READ, WRITTEN
 from tilelang.passes.simt.conflicts import Access, Meetings, Threads
 from tilelang.passes.simt.switches import is_off
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
@@ -40,16 +40,21 @@ from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
 WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
 """The row that waits for copies under way, and how the rows of such copies begin."""
 
+MARKS = (READ, WRITTEN, DONE, LANES_READ, LANES_WRITTEN)
+"""Rows without an instruction, which say what is read and written."""
+
 
 def synchronize(program: Program, target: Target) -> Program:
     """Threads meet before they use what others have written."""
     del target
     names = Names(program)
     own = is_off(program, "barriers")
-    marks = (READ, ARM) if own else (READ,)
+    marks = (*MARKS, ARM) if own else MARKS
 
     def one(stmt: Stmt) -> Block | None:
-        return () if isinstance(stmt, Instr) and stmt.row in marks else None
+        mark = isinstance(stmt, Instr) and stmt.row in marks
+        tensor = isinstance(stmt, Declare) and stmt.array.space is Space.TENSOR
+        return () if mark or tensor else None
 
     def kernel(node: Kernel) -> Kernel:
         made = _Kernel(node, names).done(own=own)
@@ -105,6 +110,9 @@ class _Kernel:
             landed = [replace(a, flying=False) for a in before if a.flying]
             left = before if dict(stmt.imm)["count"] else [a for a in before if not a.flying]
             return (stmt,), _unique([*left, *landed])
+        if isinstance(stmt, Instr) and stmt.row == DONE:
+            names = {x.array.name for x in stmt.ins if isinstance(x, Slot)}
+            return (stmt,), [a for a in before if not (a.unit and a.array.name in names)]
         if isinstance(stmt, (If, For, While)):
             return self.control(stmt, before)
         return self.whole(stmt, list(self.accesses((stmt,), (), ())), before)
@@ -258,6 +266,7 @@ class _Kernel:
                 rounds=kept,
                 guards=guards,
                 known=root.name == array.name,
+                unit=row in (READ, WRITTEN),
                 flying=writes and row.startswith(AHEAD),
             )
 
@@ -265,7 +274,7 @@ class _Kernel:
         """Whether other threads may see, or change, an array."""
         if array.space is Space.GLOBAL:
             return array.name in self.written
-        return array.space is Space.SHARED
+        return array.space in (Space.SHARED, Space.TENSOR)
 
     def expanded(self, e: Expr) -> Expr:
         """An expression with names replaced by what they stand for, but for what is read."""
@@ -297,7 +306,7 @@ class _Kernel:
         return any(self.meet(a, b) for b in now for a in before)
 
     def meet(self, a: Access, b: Access) -> bool:
-        if a.flying or not (a.writes or b.writes):
+        if a.flying or (a.unit and b.unit) or not (a.writes or b.writes):
             return False
         if a.array.name != b.array.name:
             return self.overlap(a.array, b.array)

@@ -1,0 +1,319 @@
+"""Products of tcgen05: which instructions they are, and the statements of one thread.
+
+What enters: an `AsyncGemm` of the unit TCGEN05, whose result lies in Tensor Memory. What leaves:
+marks of what the hardware reads and changes, and the instructions, issued by the first of the
+threads that get there. Shapes and types are those of the PTX ISA, tcgen05.mma: Kinds, Matrix
+Shape; what does not fit is an error at the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilelang.dtypes import DType
+from tilelang.errors import TileError, error
+from tilelang.ir.expr import (
+    BOOL,
+    Binary,
+    BinaryOp,
+    Const,
+    Expr,
+    Region,
+    Unary,
+    UnaryOp,
+    Var,
+    const,
+)
+from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
+from tilelang.ir.tile import Block, If, Stmt
+from tilelang.layout.cells import Cells, Lanes
+from tilelang.passes.build import as_type, plus, static_extents, times
+from tilelang.passes.issue import READ, WRITTEN, Issue
+from tilelang.passes.lower_parallel import statements
+from tilelang.passes.simt.launch import Tensor, Threads
+from tilelang.passes.simt.operands import DEPTH_BITS, Operand, operand
+
+U32, U64 = DType("uint32"), DType("uint64")
+TYPES = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "tf32",
+    "float8_e4m3fn": "e4m3",
+    "float8_e4m3": "e4m3",
+    "float8_e5m2": "e5m2",
+    "int8": "s8",
+    "uint8": "u8",
+}
+KINDS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4"}
+TOTALS = {
+    "f16": ("float32", "float16"),
+    "bf16": ("float32",),
+    "tf32": ("float32",),
+    "e4m3": ("float32", "float16"),
+    "e5m2": ("float32", "float16"),
+    "s8": ("int32",),
+    "u8": ("int32",),
+}
+"""The types of the result that go with each type of A."""
+
+WIDEST = 256
+"""Columns of the result of one instruction."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product by instructions of `kind`, `n` columns of the result each."""
+
+    stmt: AsyncGemm
+    kind: str
+    left: str
+    right: str
+    m: int
+    n: int
+    columns: int
+    k: int
+    c: Tensor
+    a: Operand | Tensor
+    b: Operand
+
+    @property
+    def deep(self) -> int:
+        """Elements along K that one instruction multiplies."""
+        return DEPTH_BITS // self.stmt.b.dtype.bits
+
+    @property
+    def row(self) -> str:
+        """The row of the instruction."""
+        pair = ".cta2" if self.stmt.two_cta else ""
+        source = "" if isinstance(self.a, Operand) else ".ts"
+        return f"tcgen05.mma{pair}.{self.kind}{source}"
+
+
+def product(stmt: AsyncGemm, t: Threads) -> Product:
+    """How a product is made; raises a located error where there is no instruction for it."""
+    a, b, c = stmt.a, stmt.b, stmt.c
+    left, right = TYPES.get(a.dtype.name, ""), TYPES.get(b.dtype.name, "")
+    kind = "i8" if left in ("s8", "u8") else KINDS.get(left, "")
+    other = "i8" if right in ("s8", "u8") else KINDS.get(right, "")
+    mixed = left != right and kind not in ("f8f6f4", "i8")
+    if not kind or kind != other or mixed or c.dtype.name not in TOTALS[left]:
+        raise _no_instruction(
+            stmt,
+            f"{a.dtype} by {b.dtype} into {c.dtype}",
+            "fp16, bf16, fp32 (as TF32) or fp8 into fp32, fp16 or fp8 into fp16, int8 into int32",
+        )
+    total = t.tensors.get(c.buffer.name)
+    if total is None:
+        raise _no_instruction(stmt, f"{c.buffer.name} has other rows", "128 or 64 rows")
+    m, columns = (static_extents(c) or (0, 0))[-2:]
+    k = (static_extents(b) or (0, 0))[-1 if stmt.transpose_b else -2]
+    deep = DEPTH_BITS // b.dtype.bits
+    if m != total.cells.rows or k % deep or not k:
+        raise _no_instruction(
+            stmt, f"{m} x {columns} x {k}", f"{total.cells.rows} rows, K a multiple of {deep}"
+        )
+    n = _width(columns, total.cells, kind)
+    if n is None:
+        raise _no_instruction(stmt, f"N = {columns}", _widths(total.cells, kind))
+    lower = _tensor_operand(stmt, t) if a.buffer.name in t.tensors else None
+    upper = lower or _shared(stmt, a, t, turned=stmt.transpose_a)
+    lies = _shared(stmt, b, t, turned=not stmt.transpose_b)
+    return Product(stmt, kind, left, right, m, n, columns, k, total, upper, lies)
+
+
+def _no_instruction(stmt: AsyncGemm, got: str, expected: str) -> TileError:
+    return error(
+        "target",
+        f"no instruction of tcgen05 multiplies into {stmt.c.buffer.name} what is asked for",
+        stmt.loc,
+        expected=expected,
+        got=got,
+        help="use other tiles, or accumulate in a fragment: T.gemm takes any shape there",
+    )
+
+
+def _shared(stmt: AsyncGemm, region: Region, t: Threads, *, turned: bool) -> Operand:
+    found = operand(region, t, turned=turned)
+    if isinstance(found, Operand):
+        return found
+    raise error(
+        "target",
+        f"tcgen05 cannot read {region.buffer.name} as it lies: {found}",
+        stmt.loc,
+        expected="rows of 32, 64 or a multiple of 128 bytes, and parts that begin with them",
+        help="T.gemm copies such an operand into a tile of its own",
+    )
+
+
+def _tensor_operand(stmt: AsyncGemm, t: Threads) -> Tensor:
+    """A in Tensor Memory: its rows lie in lanes, its elements packed along the columns."""
+    found = t.tensors[stmt.a.buffer.name]
+    rows = (static_extents(stmt.a) or (0, 0))[-2]
+    if stmt.transpose_a or rows != found.cells.rows or found.cells.rows != _rows(stmt, t):
+        raise _no_instruction(stmt, f"A is {rows} rows in Tensor Memory", "the rows of the result")
+    return found
+
+
+def _rows(stmt: AsyncGemm, t: Threads) -> int:
+    return t.tensors[stmt.c.buffer.name].cells.rows
+
+
+def _legal(kind: str, cells: Cells) -> tuple[int, ...]:
+    """The columns that one instruction can have (PTX ISA, tcgen05: Matrix Shape)."""
+    if cells.lanes is Lanes.FULL:
+        return tuple(range(16, WIDEST + 1, 16))
+    return (8, 16, 24, *range(32, 257, 16)) if kind == "i8" else tuple(range(8, WIDEST + 1, 8))
+
+
+def _widths(cells: Cells, kind: str) -> str:
+    legal = _legal(kind, cells)
+    return f"a multiple of {legal[0]}, in equal parts of at most {WIDEST} columns"
+
+
+def _width(columns: int, cells: Cells, kind: str) -> int | None:
+    """The widest instruction of which a whole number makes up the columns."""
+    legal = set(_legal(kind, cells))
+    for count in range(-(-columns // WIDEST), columns // 8 + 1):
+        if columns % count == 0 and columns // count in legal:
+            return columns // count
+    return None
+
+
+def shared_operands(stmt: AsyncGemm, t: Threads) -> list[Operand]:
+    """The operands of a product that lie in shared memory."""
+    if stmt.unit is not AsyncUnit.TCGEN05:
+        return []
+    job = product(stmt, t)
+    return [x for x in (job.a, job.b) if isinstance(x, Operand)]
+
+
+def unit_tiles(body: Block) -> frozenset[str]:
+    """The names of the buffers that products of tcgen05 read."""
+    return frozenset(
+        r.buffer.name
+        for s in statements(body)
+        if isinstance(s, AsyncGemm) and s.unit is AsyncUnit.TCGEN05
+        for r in (s.a, s.b)
+    )
+
+
+# Statements --------------------------------------------------------------------------------------
+
+
+def lower_product(stmt: AsyncGemm, t: Threads, arrived: frozenset[str]) -> Block:
+    """What one thread does of a product; writes of the tiles in `arrived` are ordered before what
+    the unit reads, so that no fence is needed here.
+    """
+    return _Writer(product(stmt, t), t, arrived).lower()
+
+
+def lower_arrival(stmt: MmaArrive, t: Threads) -> Block:
+    """The mbarrier is arrived at when all products before are complete."""
+    return (If(t.first(), (_commit(stmt.barrier, stmt),), loc=stmt.loc),)
+
+
+def _commit(barrier: Region, stmt: Stmt) -> Stmt:
+    return Issue("tcgen05.commit", (barrier,), (), loc=stmt.loc)
+
+
+def address(tensor: Tensor, region: Region) -> Expr:
+    """The address of the first element of a part of Tensor Memory."""
+    cells = tensor.cells
+    batch: Expr = const(0)
+    for low, extent in zip(region.mins[:-2], region.buffer.shape[:-2], strict=True):
+        batch = plus(times(batch, extent), low)
+    column = region.mins[-1]
+    if cells.in_cell > 1:
+        column = Binary(BinaryOp.FLOORDIV, column, Const(cells.in_cell, column.dtype))
+    return moved(tensor.address, plus(times(batch, cells.step), column))
+
+
+def moved(at: Expr, cells: Expr | int) -> Expr:
+    """An address some cells further along the columns."""
+    by = as_type(const(cells) if isinstance(cells, int) else cells, U32)
+    return at if by == Const(0, U32) else Binary(BinaryOp.ADD, at, by)
+
+
+class _Writer:
+    """One product."""
+
+    def __init__(self, job: Product, t: Threads, arrived: frozenset[str]) -> None:
+        self.job, self.t, self.stmt = job, t, job.stmt
+        self.arrived = arrived
+        self.loc = job.stmt.loc
+
+    def lower(self) -> Block:
+        """Fences and marks by every thread, the instructions by the first one."""
+        stmt = self.stmt
+        tiles = [x.region for x in (self.job.a, self.job.b) if isinstance(x, Operand)]
+        out: list[Stmt] = []
+        if any(r.buffer.name not in self.arrived for r in tiles):
+            out.append(Issue("fence.proxy.async", (), (), loc=self.loc))
+        out += [Issue(READ, (), (r,), loc=self.loc) for r in (stmt.a, stmt.b)]
+        out.append(Issue(WRITTEN, (stmt.c,), (), loc=self.loc))
+        steps = (*self.products(),)
+        if stmt.barrier is not None:
+            steps = (*steps, _commit(stmt.barrier, stmt))
+        return (*out, If(self.t.first(), steps, loc=self.loc))
+
+    def products(self) -> Iterator[Stmt]:
+        """Descriptors, and one instruction for each step along K and each part of N."""
+        job, stmt = self.job, self.stmt
+        word = self.t.names.var("word", U32)
+        imm = (
+            ("d", {"float32": "f32", "float16": "f16", "int32": "s32"}[stmt.c.dtype.name]),
+            ("a", job.left),
+            ("b", job.right),
+            ("m", job.m),
+            ("n", job.n),
+            ("trans_a", isinstance(job.a, Operand) and job.a.turned),
+            ("trans_b", job.b.turned),
+        )
+        yield Issue("tcgen05.instruction", (), (), results=(word,), imm=imm, loc=self.loc)
+        a_first = None
+        if isinstance(job.a, Operand):
+            a_first = self.t.names.var("matrix", U64)
+            yield self.descriptor(job.a, 0, a_first)
+        for part in range(job.columns // job.n):
+            b_first = self.t.names.var("matrix", U64)
+            yield self.descriptor(job.b, part * job.n, b_first)
+            for step in range(job.k // job.deep):
+                yield self.instruction(part, step, (a_first, b_first, word))
+
+    def instruction(self, part: int, step: int, words: tuple[Var | None, Var, Var]) -> Stmt:
+        """One instruction."""
+        job, stmt = self.job, self.stmt
+        a_first, b_first, word = words
+        scale: Expr = Const(True, BOOL)
+        if step == 0:
+            clear = stmt.clear_accum
+            whole = Const(not clear.value, BOOL) if isinstance(clear, Const) else None
+            scale = whole or Unary(UnaryOp.NOT, clear)
+        if isinstance(job.a, Operand) and a_first is not None:
+            a = _further(a_first, job.a.moved(step * job.deep))
+        else:
+            a = moved(address(self.tensor(job.a), stmt.a), step * DEPTH_BITS // 32)
+        b = _further(b_first, job.b.moved(step * job.deep))
+        c = moved(address(job.c, stmt.c), part * job.n)
+        return Issue(job.row, (), (c, a, b, word, scale), loc=self.loc)
+
+    def tensor(self, a: Operand | Tensor) -> Tensor:
+        """A in Tensor Memory."""
+        assert isinstance(a, Tensor)
+        return a
+
+    def descriptor(self, x: Operand, low: int, result: Var) -> Stmt:
+        """The descriptor of a matrix from row (column, where it is turned) `low` on."""
+        mins = list(x.region.mins)
+        axis = -1 if x.turned else -2
+        mins[axis] = plus(mins[axis], low)
+        ones = (*[const(1)] * (len(mins) - 1), const(x.placement.group))
+        first = Region(x.region.buffer, tuple(mins), ones, loc=x.region.loc)
+        imm = (("swizzle", x.wide), ("leading", x.leading), ("stride", x.stride))
+        return Issue("tcgen05.descriptor", (), (first,), results=(result,), imm=imm, loc=self.loc)
+
+
+def _further(first: Var, size: int) -> Expr:
+    """A descriptor `size` bytes further on."""
+    return Binary(BinaryOp.ADD, first, Const(size // 16, U64)) if size else first

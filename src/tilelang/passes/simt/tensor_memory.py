@@ -1,0 +1,453 @@
+"""Tensor Memory of a launch: who allocates and frees it, and what its products and copies become.
+
+What enters: a function whose pipelines are loops. What leaves: one in which each buffer of Tensor
+Memory has its columns, allocated and freed by one warp, and an address; products into it are
+`AsyncGemm`s, each followed by the wait for it unless the author waits; copies are `TensorLoad`s and
+`TensorStore`s between it and whole fragments. An `Annotate` of kind TENSORS says for each buffer
+how it lies (`Cells`) and which variable has its address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilelang.dtypes import DType
+from tilelang.errors import Loc, TileError, error
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Load, Region, Var, const
+from tilelang.ir.sync import AsyncGemm, AsyncUnit
+from tilelang.ir.tile import (
+    Alloc,
+    Annotate,
+    Block,
+    Copy,
+    Fill,
+    Free,
+    Function,
+    Gemm,
+    If,
+    Launch,
+    Let,
+    Stmt,
+    Store,
+    SyncThreads,
+    ThreadReturn,
+    View,
+)
+from tilelang.isa.target import Target
+from tilelang.layout.cells import CELL_BITS, Cells, Lanes, from_key
+from tilelang.passes.build import (
+    Names,
+    compare,
+    map_bodies,
+    map_statements,
+    minus,
+    static_extents,
+    whole,
+)
+from tilelang.passes.issue import (
+    DONE,
+    LANES_WRITTEN,
+    TENSORS,
+    Arm,
+    Issue,
+    Roles,
+    TensorLoad,
+    TensorStore,
+)
+from tilelang.passes.lower_copies import view_roots
+from tilelang.passes.lower_parallel import statements
+from tilelang.passes.simt.launch import (
+    WARP,
+    Note,
+    Tensor,
+    Threads,
+    noted,
+    refused,
+    static_shape,
+)
+from tilelang.passes.simt.operands import staged_product
+from tilelang.scopes import Memory
+
+U32, U64, I32 = DType("uint32"), DType("uint64"), DType("int32")
+
+
+def tensor_memory(fn: Function, target: Target) -> Function:
+    """Tensor Memory is planned, and what uses it waits for what it needs."""
+    names, roots = Names(fn), view_roots(fn)
+    notes: list[Note] = []
+
+    def one(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, Launch):
+            return None
+        threads = Threads(fn, stmt, names, roots)
+        body = _Planner(threads, target).lower(stmt.body)
+        notes.extend(threads.notes)
+        return (stmt.with_(body=body),)
+
+    return noted(fn.with_(body=map_statements(fn.body, one)), notes)
+
+
+def tensors_of(body: Block) -> dict[str, Tensor]:
+    """The buffers in Tensor Memory of a launch, once they are planned."""
+    return {
+        buffer.name: Tensor(from_key(key), address)
+        for s in statements(body)
+        if isinstance(s, Annotate) and s.kind == TENSORS
+        for buffer, key, address in zip(s.buffers, s.values, s.exprs, strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A buffer of Tensor Memory: its columns, where its address is kept, and the address."""
+
+    alloc: Alloc
+    cells: Cells | None
+    columns: int
+    place: Buffer
+    address: Var
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer."""
+        return self.alloc.buffer
+
+
+@dataclass
+class _Part:
+    """Threads that go through statements together, and how they wait for their products."""
+
+    done: Buffer | None = None
+    phase: Buffer | None = None
+
+
+@dataclass
+class _Planner:
+    """One launch."""
+
+    t: Threads
+    target: Target
+    tensors: dict[str, _Tensor] = field(default_factory=dict[str, _Tensor])
+    late: set[str] = field(default_factory=set[str])
+    barriers: list[Buffer] = field(default_factory=list[Buffer])
+    owner: int = 0
+
+    def lower(self, body: Block) -> Block:
+        """The body with its plan, or as it is where there is no Tensor Memory."""
+        found = [
+            s
+            for s in statements(body)
+            if isinstance(s, Alloc) and self.t.memory(s.buffer) is Memory.TMEM
+        ]
+        if not found:
+            return body
+        self.refuse(body, found)
+        for alloc in found:
+            self.tensors[alloc.buffer.name] = self.planned(alloc, body)
+        self.late = _after_a_free(body)
+        self.owner = self.owning_warp(body)
+        roles = next((s for s in body if isinstance(s, Roles)), None)
+        made = self.part(body if roles is None else roles.consumers)
+        freed = {s.buffer.name for s in statements(body) if isinstance(s, Free)}
+        kept = [x for x in self.early() if x.buffer.name not in freed]
+        made = (*made, *self.give_back(kept, None))
+        if roles is None:
+            return (*self.prologue(None), *made)
+        around = tuple(s.with_(consumers=made) if s is roles else s for s in body)
+        return (*self.prologue(roles), *around)
+
+    def refuse(self, body: Block, found: Sequence[Alloc]) -> None:
+        """What the lowering does not have."""
+        if self.t.count % WARP:
+            raise error(
+                "target",
+                f"Tensor Memory in a block of {self.t.count} threads",
+                found[0].loc,
+                expected="whole warps: tcgen05 instructions are executed by all threads of a warp",
+                got=f"{self.t.count} threads",
+                help="use a multiple of 32 threads; copies of Tensor Memory need 128",
+            )
+        names = {a.buffer.name for a in found}
+        for s in statements(body):
+            if isinstance(s, View) and self.t.roots.get(s.buffer.name) in names:
+                raise refused(s, "another view of Tensor Memory")
+            if isinstance(s, ThreadReturn):
+                raise refused(s, "T.thread_return in a kernel with Tensor Memory")
+
+    # The plan ------------------------------------------------------------------------------------
+
+    def early(self) -> list[_Tensor]:
+        """What is allocated when the block begins, the widest first: the hardware refuses an
+        allocation that is wider than one before it (PTX ISA, tcgen05.alloc).
+        """
+        found = [x for name, x in self.tensors.items() if name not in self.late]
+        return sorted(found, key=lambda x: -x.columns)
+
+    def planned(self, alloc: Alloc, body: Block) -> _Tensor:
+        """The columns of a buffer, and how it lies there."""
+        b = alloc.buffer
+        shape = static_shape(b)
+        if shape is None:
+            raise refused(alloc, "Tensor Memory whose size is known at run time only")
+        uses = [
+            (role, s)
+            for s in statements(body)
+            if isinstance(s, (Gemm, AsyncGemm))
+            for role in "ac"
+            if getattr(s, role).buffer.name == b.name
+        ]
+        roles = {role for role, _ in uses}
+        only_a = roles == {"a"}
+        capacity = self.target.capacity(Memory.TMEM)
+        count = shape[-1]
+        for n in shape[:-2]:
+            count *= n
+        wide = -(-count * b.dtype.bits // CELL_BITS) if only_a else count
+        columns = wide if capacity is None else capacity.rounded(wide)
+        if {"a", "c"} <= roles and b.dtype.bits < CELL_BITS:
+            raise error(
+                "target",
+                f"{b.name} is operand A of one product and the result of another",
+                uses[-1][1].loc,
+                expected="one of the two: A lies packed in Tensor Memory, results do not",
+                help="copy the result into a fragment and from there into a buffer of its own",
+            )
+        lanes = {128: Lanes.FULL, 64: Lanes.HALF}.get(shape[-2])
+        cells = None
+        if lanes is not None:
+            batches = count // shape[-1]
+            packed = "c" not in roles and b.dtype.bits < CELL_BITS
+            cells = Cells(lanes, shape[-1], b.dtype.bits, batches, packed)
+        names = self.t.names
+        place = names.buffer(f"{b.name}_place", U32, (1,), "shared.dyn")
+        return _Tensor(alloc, cells, columns, place, names.var(f"{b.name}_at", U32))
+
+    def owning_warp(self, body: Block) -> int:
+        """The warp that allocates and frees: one that gets to every T.deallocate_tmem."""
+        firsts = {
+            arm.first // WARP
+            for arm in statements(body)
+            if isinstance(arm, Arm) and any(isinstance(s, Free) for s in statements(arm.body))
+        }
+        if len(firsts) > 1:
+            free = next(s for s in statements(body) if isinstance(s, Free))
+            raise error(
+                "target",
+                "T.deallocate_tmem by several parts of the block",
+                free.loc,
+                expected="one warp that allocates and frees all Tensor Memory of the block",
+                help="free the buffers in one T.ws, or leave it to the end of the block",
+            )
+        return firsts.pop() if firsts else 0
+
+    def by_owner(self, body: Block, loc: Loc | None) -> Stmt:
+        """Statements of the warp that allocates."""
+        warp = Binary(BinaryOp.FLOORDIV, self.t.flat, const(WARP))
+        return If(compare(BinaryOp.EQ, warp, self.owner), body, loc=loc)
+
+    # Allocation ----------------------------------------------------------------------------------
+
+    def prologue(self, roles: Roles | None) -> Block:
+        """Allocation, mbarriers, and the addresses."""
+        early = self.early()
+        out: list[Stmt] = [x.alloc for x in early]
+        out += [Alloc(x.place, loc=x.alloc.loc) for x in early]
+        steps: list[Stmt] = [_allocate(x) for x in early]
+        if not self.late:
+            steps.append(Issue("tcgen05.relinquish_alloc_permit", (), ()))
+        out.append(self.by_owner(tuple(steps), None))
+        out += [Alloc(b) for b in self.barriers]
+        init = [Issue("mbarrier.init", (_one(b),), (const(1),)) for b in self.barriers]
+        if init:
+            ready = Issue("fence.mbarrier_init", (), ())
+            out.append(If(self.t.first(), (*init, ready)))
+        if roles is None:
+            out.append(SyncThreads())
+        else:
+            everyone = (("id", 0), ("threads", self.t.count + roles.threads))
+            out.append(Issue("barrier.sync", (), (), imm=everyone))
+        return (*out, *_addresses(early))
+
+    def give_back(self, given: Sequence[_Tensor], loc: Loc | None) -> Block:
+        """Columns are freed, after everything that used them."""
+        if not given:
+            return ()
+        return (
+            Issue(LANES_WRITTEN, tuple(whole(x.buffer) for x in given), (), loc=loc),
+            self.by_owner(tuple(_free(x, loc) for x in given), loc),
+        )
+
+    # Statements ----------------------------------------------------------------------------------
+
+    def part(self, body: Block) -> Block:
+        """Statements of threads that go through them together."""
+        part = _Part()
+        made = self.block(body, part)
+        return made if part.phase is None else (Alloc(part.phase), *made)
+
+    def block(self, body: Block, part: _Part) -> Block:
+        """Statements in order; what is allocated here after a free is freed where they end."""
+        out: list[Stmt] = []
+        mine: list[_Tensor] = []
+        for stmt in body:
+            if isinstance(stmt, Alloc) and stmt.buffer.name in self.late:
+                mine.append(self.tensors[stmt.buffer.name])
+            out += self.statement(stmt, part)
+        freed = {s.buffer.name for s in statements(body) if isinstance(s, Free)}
+        left = [x for x in mine if x.buffer.name not in freed]
+        return (*out, *self.give_back(left, None))
+
+    def statement(self, stmt: Stmt, part: _Part) -> Block:
+        """One statement."""
+        made: Block
+        match stmt:
+            case Alloc() if stmt.buffer.name in self.tensors:
+                made = self.allocate(self.tensors[stmt.buffer.name])
+            case Free():
+                made = self.give_back([self.tensors[stmt.buffer.name]], stmt.loc)
+            case Gemm() if stmt.c.buffer.name in self.tensors:
+                made = self.product(stmt, part)
+            case Copy() if stmt.src.buffer.name in self.tensors:
+                made = self.load(stmt)
+            case Copy() | Fill() if stmt.dst.buffer.name in self.tensors:
+                made = self.store(stmt)
+            case Arm():
+                made = (stmt.with_(body=self.part(stmt.body)),)
+            case _:
+                made = (map_bodies(stmt, lambda b: self.block(b, part)),)
+        return made
+
+    def allocate(self, x: _Tensor) -> Block:
+        """An allocation where it stands; the others are made when the block begins."""
+        if x.buffer.name not in self.late:
+            return ()
+        loc = x.alloc.loc
+        return (
+            x.alloc,
+            Alloc(x.place, loc=loc),
+            self.by_owner((_allocate(x),), loc),
+            SyncThreads(loc=loc),
+            *_addresses([x]),
+        )
+
+    def product(self, stmt: Gemm, part: _Part) -> Block:
+        """A product, and the wait for it."""
+        before, stmt = staged_product(stmt, self.t)
+        if part.done is None or part.phase is None:
+            part.done = self.t.names.buffer("product_done", U64, (1,), "shared.dyn")
+            part.phase = self.t.names.buffer("product_phase", I32, (1,), "local.var")
+            self.barriers.append(part.done)
+        done, loc = _one(part.done), stmt.loc
+        phase = Load(part.phase, (const(0),))
+        issue = AsyncGemm(
+            stmt.a,
+            stmt.b,
+            stmt.c,
+            stmt.clear_accum,
+            unit=AsyncUnit.TCGEN05,
+            transpose_a=stmt.transpose_a,
+            transpose_b=stmt.transpose_b,
+            barrier=done,
+            loc=loc,
+        )
+        return (
+            *before,
+            issue,
+            Issue("mbarrier.try_wait.parity", (), (done, phase), loc=loc),
+            Issue(DONE, (), (stmt.a, stmt.b, stmt.c), loc=loc),
+            Store(part.phase, (const(0),), minus(const(1), phase), loc=loc),
+        )
+
+    def load(self, stmt: Copy) -> Block:
+        """A copy out of Tensor Memory, through a fragment that lies as it does."""
+        part, loc = self.fragment(stmt.src), stmt.loc
+        return (
+            Alloc(part, loc=loc),
+            TensorLoad(stmt.src, whole(part), loc=loc),
+            stmt.with_(src=whole(part)),
+        )
+
+    def store(self, stmt: Copy | Fill) -> Block:
+        """A copy into Tensor Memory, through a fragment that lies as it does."""
+        part, loc = self.fragment(stmt.dst), stmt.loc
+        return (
+            Alloc(part, loc=loc),
+            stmt.with_(dst=whole(part)),
+            TensorStore(whole(part), stmt.dst, loc=loc),
+        )
+
+    def fragment(self, region: Region) -> Buffer:
+        """A fragment for a part of Tensor Memory; raises for a part that no warp can copy."""
+        extents = static_extents(region)
+        cells = self.tensors[region.buffer.name].cells
+        if extents is None:
+            raise refused(region, "a copy of Tensor Memory whose size is known at run time only")
+        fault = None if cells is None else copy_fault(region, cells, self.t)
+        if cells is None or fault is not None:
+            raise _no_copy(region, fault or "its rows do not lie in all lanes")
+        shape = extents
+        while len(shape) > 2 and shape[0] == 1:
+            shape = shape[1:]
+        return self.t.names.buffer(f"{region.buffer.name}_part", region.dtype, shape)
+
+
+def copy_fault(region: Region, cells: Cells, t: Threads) -> str | None:
+    """Why the threads cannot copy a part of Tensor Memory."""
+    extents = static_extents(region) or (0, 0)
+    if extents[-2] != cells.rows:
+        return f"{extents[-2]} of its {cells.rows} rows are copied"
+    if extents[-1] % cells.group:
+        return f"{extents[-1]} columns of {region.dtype} are no multiple of {cells.group}"
+    if t.count < 128:
+        return f"{t.count} threads reach only the lanes of {t.count // WARP} warps"
+    return None
+
+
+def _no_copy(region: Region, why: str) -> TileError:
+    return error(
+        "target",
+        f"a copy of {region.buffer.name} in Tensor Memory cannot be made: {why}",
+        region.loc,
+        expected="all 128 (or 64) rows, by at least 128 threads: each warp reaches 32 lanes",
+        got=f"{tuple(static_extents(region) or ())} of {region.buffer.name}",
+        help="copy all rows into a fragment and use a part of that",
+    )
+
+
+def _allocate(x: _Tensor) -> Stmt:
+    imm = (("columns", x.columns),)
+    return Issue("tcgen05.alloc", (_one(x.place),), (), imm=imm, loc=x.alloc.loc)
+
+
+def _free(x: _Tensor, loc: Loc | None) -> Stmt:
+    return Issue("tcgen05.dealloc", (), (x.address,), imm=(("columns", x.columns),), loc=loc)
+
+
+def _addresses(found: Sequence[_Tensor]) -> Block:
+    """The addresses as variables, and how the buffers lie."""
+    lets = tuple(Let(x.address, Load(x.place, (const(0),)), loc=x.alloc.loc) for x in found)
+    known = [(x, x.cells) for x in found if x.cells is not None]
+    note = Annotate(
+        TENSORS,
+        buffers=tuple(x.buffer for x, _ in known),
+        values=tuple(cells.key() for _, cells in known),
+        exprs=tuple(x.address for x, _ in known),
+    )
+    return (*lets, note) if known else lets
+
+
+def _one(buffer: Buffer) -> Region:
+    return Region(buffer, (const(0),), (const(1),))
+
+
+def _after_a_free(body: Block) -> set[str]:
+    """The buffers that are allocated after some buffer has been freed, in the order of the text."""
+    late: set[str] = set()
+    free = False
+    for s in statements(body):
+        if isinstance(s, Free):
+            free = True
+        elif free and isinstance(s, Alloc):
+            late.add(s.buffer.name)
+    return late
