@@ -183,6 +183,8 @@ class _Host:
             block = Block(self, count, inside, {})
             block.pool = np.full(stmt.shared, 0xFF, np.uint8)
             block.pool_shadow = Shadow(stmt.shared)
+            block.unfenced = np.zeros(stmt.shared, bool)
+            block.wrote = np.full(stmt.shared, -1)
             for name, m in outside.items():
                 if isinstance(m, Memory):
                     inside[name] = Memory(m.values, m.dtype, Shadow(m.values.nbytes))
@@ -210,6 +212,9 @@ class Block:
         self.frames: list[Frame] = []
         self.pool = np.zeros(0, np.uint8)
         self.pool_shadow = Shadow(0)
+        # Bytes that threads wrote and no fence has ordered for the units of the chip; by whom.
+        self.unfenced = np.zeros(0, bool)
+        self.wrote = np.zeros(0, np.int64)
         self.shadows: list[Any] = []
         self.threads = np.arange(count)
         self.groups: list[list[Any]] = [[] for _ in range(count)]
@@ -226,6 +231,10 @@ class Block:
         mask = np.ones(self.count, bool)
         for _ in self.exec(body, mask):
             raise AssertionError("the block waits for what nobody does")
+        left = [k for k in self.state if isinstance(k, tuple) and k[0] == "bulk" and self.state[k]]
+        assert not left, "a store is in no group"
+        for key in [k for k in self.state if isinstance(k, tuple) and k[0] == "bulk groups"]:
+            assert not self.state[key], "a block ends before its tiles have been read"
 
     # Statements ----------------------------------------------------------------------------------
 
@@ -408,6 +417,11 @@ class Block:
             return
         self.touch(memory, at, mask, name, True, atomic)
         memory.values[at] = value[mask]
+        if memory.shadow is self.pool_shadow:
+            item = memory.values.itemsize
+            places = memory.start + at.reshape(-1)[:, None] * item + np.arange(item)
+            self.unfenced[places] = True
+            self.wrote[places] = np.repeat(self.threads[mask], at.shape[1])[:, None]
 
     def read(self, name: str, index: np.ndarray, lanes: int, mask: np.ndarray) -> np.ndarray:
         """Neighbouring elements for each thread; those outside the mask get anything."""

@@ -323,33 +323,83 @@ def _swizzled(address: np.ndarray, span: int) -> np.ndarray:
     return address ^ (((address >> 7) & (span // 16 - 1)) << 4)
 
 
-def tensor_load(m: Any, stmt: Any, mask: np.ndarray) -> None:
-    """A box of a tensor, zeros outside, written through the swizzle of its map."""
-    dst, bar = stmt.outs
+def _box(m: Any, stmt: Any, tile: Any, at: list[Any], mask: np.ndarray) -> Iterator[Any]:
+    """For each thread: the bytes of a box in the global array and whether they are inside, and its
+    bytes in shared memory, through the swizzle of its map.
+    """
     tensor, dims, strides, memory = m.env[stmt.ins[0].name]
-    coordinates = [m.spread(m.eval(x, mask), DType("int32")) for x in stmt.ins[1:]]
+    coordinates = [m.spread(m.eval(x, mask), DType("int32")) for x in at]
     item = memory.values.itemsize
-    raw = memory.values.view(np.uint8)
     for t in m.threads[mask]:
-        at = [int(c[t]) for c in coordinates]
         grids = np.meshgrid(*[np.arange(n) for n in reversed(tensor.box)], indexing="ij")
-        places = [g + a for g, a in zip(reversed(grids), at, strict=True)]
+        places = [g + int(c[t]) for g, c in zip(reversed(grids), coordinates, strict=True)]
         inside = np.ones(places[0].shape, bool)
         for p, n in zip(places, dims, strict=True):
             inside &= (p >= 0) & (p < n)
         offset = places[0] * item
         for p, s in zip(places[1:], strides, strict=True):
             offset = offset + p * s
-        data = np.zeros((*places[0].shape, item), np.uint8)
-        for b in range(item):
-            data[..., b] = np.where(inside, raw[np.where(inside, offset + b, 0)], 0)
-        target = m.env[dst.array.name]
-        start = target.start + int(m.slot(dst, mask)[t]) * item
-        assert start % 128 == 0 and (tensor.swizzle < 128 or start % 1024 == 0), "TMA: alignment"
-        assert data.size == dst.count * item, "the box is not the tile"
-        m.pool[_swizzled(start + np.arange(data.size), tensor.swizzle)] = data.reshape(-1)
+        there = (offset[..., None] + np.arange(item)).reshape(-1)
+        start = m.env[tile.array.name].start + int(m.slot(tile, mask)[t]) * item
+        aligned = start % 128 == 0 and (tensor.swizzle < 128 or start % 1024 == 0)
+        assert aligned, "TMA: alignment"
+        assert there.size == tile.count * item, "the box is not the tile"
+        here = _swizzled(start + np.arange(there.size), tensor.swizzle)
+        yield t, there, np.repeat(inside.reshape(-1), item), here, memory.values.view(np.uint8)
+
+
+def tensor_copy(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    if stmt.row.endswith(".store"):
+        tensor_store(m, stmt, mask)
+        return
+    dst, bar = stmt.outs
+    for t, there, inside, here, raw in _box(m, stmt, dst, list(stmt.ins[1:]), mask):
+        m.pool[here] = np.where(inside, raw[np.where(inside, there, 0)], 0)
         key = _mbarrier(m, bar, t, mask)
-        m.state["mbarriers"][key].step(m, 0, -data.size)
+        m.state["mbarriers"][key].step(m, 0, -here.size)
+
+
+def tensor_store(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """The tile is read, and the array written, where the group is waited for. What is read has been
+    ordered by a fence of the thread that wrote it.
+    """
+    src = stmt.ins[1]
+    for t, there, inside, here, raw in _box(m, stmt, src, list(stmt.ins[2:]), mask):
+
+        def run(
+            t: int = t,
+            there: Any = there,
+            inside: Any = inside,
+            here: Any = here,
+            raw: Any = raw,
+        ) -> None:
+            assert not m.unfenced[here].any(), "a tile is stored that no fence has ordered"
+            if m.host.races:
+                m.pool_shadow.on_read(here, np.full(here.size, t), src.array.name)
+            raw[there[inside]] = m.pool[here[inside]]
+
+        if m.host.races:
+            m.pool_shadow.on_read(here, np.full(here.size, t), src.array.name)
+        m.state.setdefault(("bulk", int(t)), []).append(run)
+
+
+def bulk_commit(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    for t in m.threads[mask]:
+        group = m.state.pop(("bulk", int(t)), [])
+        m.state.setdefault(("bulk groups", int(t)), []).append(group)
+
+
+def bulk_wait(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    for t in m.threads[mask]:
+        groups = m.state.setdefault(("bulk groups", int(t)), [])
+        while len(groups) > dict(stmt.imm)["count"]:
+            for run in groups.pop(0):
+                run()
+
+
+def fence(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """What these threads have written is ordered before what the units of the chip read."""
+    m.unfenced[np.isin(m.wrote, m.threads[mask])] = False
 
 
 def nothing(m: Any, stmt: Any, mask: np.ndarray) -> None:
@@ -450,7 +500,11 @@ def wgmma(m: Any, stmt: Any, mask: np.ndarray) -> None:
 
 ROW_MEANINGS: dict[str, Any] = {
     "mbarrier.*": mbarrier,
-    "cp.async.bulk.tensor.*": tensor_load,
+    "cp.async.bulk.tensor.*": tensor_copy,
+    "cp.async.bulk.commit_group": bulk_commit,
+    "cp.async.bulk.wait_group": bulk_wait,
+    "cp.async.bulk.wait_group.read": bulk_wait,
+    "fence.proxy.async": fence,
     "fence.*": nothing,
     "setmaxnreg": nothing,
     "wgmma.fence": nothing,

@@ -446,9 +446,9 @@ class _Lowering:
 
     def shared_align(self, size: int) -> int:
         """The alignment of a shared array: that of the widest access that it is large enough for;
-        tiles begin where a swizzle of 128 bytes begins.
+        tiles begin where a swizzle of 128 bytes begins, others where a tensor copy may begin.
         """
-        return 1024 if size >= 1024 else 16
+        return 1024 if size >= 1024 else 128 if size >= 128 else 16
 
     def view(self, stmt: View, env: Env) -> Block:
         """A second name: the same array where the element size is the same, else one at an

@@ -39,6 +39,7 @@ from tilelang.passes.simt.switches import switched
 from tilelang.passes.simt.synchronize import synchronize
 from tilelang.passes.simt.tcgen05_fences import fence_tensor_memory
 from tilelang.passes.simt.tensor_memory import tensor_memory
+from tilelang.passes.simt.tma_store import tma_store
 from tilelang.passes.simt.vectorize import vectorize
 from tilelang.passes.simt.warp_specialize import warp_specialize
 from tilelang.passes.split_grid import split_grid
@@ -81,6 +82,7 @@ MANY_THREADS: tuple[Pass, ...] = (
     find_arms,  # parts of the block with statements of their own; mbarriers are set up
     warp_specialize,  # loops with tensor copies: one warp issues them, warpgroups compute
     software_pipeline,  # pipelines are loops; their copies are issued ahead
+    tma_store,  # shared tiles go to global memory by tensor copies
     tensor_memory,  # Tensor Memory has its columns; products into it are issued and waited for
     demote_fragments,  # fragments are used as registers can be
     plain_tiles,  # of tiles, only parallel nests, reductions and products of whole fragments

@@ -29,7 +29,8 @@ MOST = 1 << 20
 class Access:
     """An access by each thread: `count` elements from `index` on, in all rounds of the loops over
     `rounds` (name and number of rounds), where `guards` hold. A write that is `flying` happens
-    where it is waited for; of the accesses of a `unit`, which are made in order, no two meet.
+    where it is waited for; what is `handed` over is ordered by an mbarrier from then on. Of the
+    accesses of a `unit`, which are made in order, no two meet.
     """
 
     array: Array
@@ -41,6 +42,7 @@ class Access:
     guards: tuple[Expr, ...] = ()
     known: bool = True
     flying: bool = False
+    handed: bool = False
     unit: bool = False
 
     def renamed(self, values: Mapping[str, Expr]) -> Access:

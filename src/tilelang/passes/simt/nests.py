@@ -54,7 +54,7 @@ from tilelang.passes.build import (
     serial,
     times,
 )
-from tilelang.passes.issue import PLACEMENT
+from tilelang.passes.issue import PLACEMENT, Issue
 from tilelang.passes.lower_parallel import in_lockstep, own_variables, statements, written
 from tilelang.passes.simt.infer_layouts import (
     Axes,
@@ -67,6 +67,8 @@ from tilelang.passes.simt.infer_layouts import (
     nest_spread,
 )
 from tilelang.passes.simt.launch import Threads
+from tilelang.passes.simt.tensor_copies import Boxes
+from tilelang.passes.simt.tma_store import Result, handed_over
 from tilelang.passes.split_threads import replace_vars
 from tilelang.scopes import Memory
 
@@ -177,9 +179,16 @@ def walk(t: Threads, spread: Spread, hint: str = "i") -> Walk:
 class Nests:
     """Writes the nests of one launch."""
 
-    def __init__(self, storage: Storage, room: Callable[[Sequence[Block], int], int]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        room: Callable[[Sequence[Block], int], int],
+        *,
+        tensor_stores: bool = False,
+    ) -> None:
         self.s = storage
         self.room = room
+        self.tensor_stores = tensor_stores
         self.later: list[Block] = []
         self.depth = 0
         self.t = storage.threads
@@ -262,7 +271,9 @@ class Nests:
         )
 
     def through_shared(self, stmt: Parallel, spread: Spread) -> Block:
-        """The values through shared memory, so that each thread stores 16 neighbouring bytes."""
+        """The values through shared memory, so that tensor copies store them, or each thread 16
+        neighbouring bytes.
+        """
         store, loc = cast("Store", stmt.body[0]), stmt.loc
         dtype = store.buffer.dtype
         stage = self.names.buffer(f"{store.buffer.name}_part", dtype, spread.shape, "shared.dyn")
@@ -275,11 +286,26 @@ class Nests:
         at = tuple(cast("Expr", replace_in(i, fresh)) for i in store.indices)
         there = tuple(fresh[v.name] for v in stmt.vars)
         second = Store(store.buffer, at, Load(stage, there), loc=store.loc)
+        nest = Parallel(there, stmt.extents, (second,), loc=loc)
+        found = Result(nest, second, stage).boxes(self.t) if self.tensor_stores else None
+        if found is not None:
+            self.t.note("stored", f"{store.buffer.name} by tensor copies", loc)
+            handed = self.handed_over(found, nest)
+            return (Alloc(stage, loc=loc), *found.lies(), *self.lower(first), *handed)
         return (
             Alloc(stage, loc=loc),
             Annotate(PLACEMENT, buffers=(stage,) * len(lies), values=lies),
             *self.lower(first),
-            *self.lower(Parallel(there, stmt.extents, (second,), loc=loc)),
+            *self.lower(nest),
+        )
+
+    def handed_over(self, found: Boxes, stmt: Stmt) -> Block:
+        """The first thread has a tile stored that all have written."""
+        imm = (("id", self.t.barrier), ("threads", self.t.count))
+        return (
+            Issue("fence.proxy.async", (), (), loc=stmt.loc),
+            Issue("barrier.sync", (), (), imm=imm, loc=stmt.loc),
+            *handed_over(found, self.t, stmt),
         )
 
     # Fragments of another layout -----------------------------------------------------------------

@@ -61,6 +61,7 @@ from tilelang.passes.simt.nests import Nests, Storage
 from tilelang.passes.simt.products import plain_product
 from tilelang.passes.simt.reductions import lower_reduce
 from tilelang.passes.simt.software_pipeline import byte_size
+from tilelang.passes.simt.tma_store import is_possible
 from tilelang.passes.simt.tcgen05 import lower_arrival, lower_product, shared_operands, unit_tiles
 from tilelang.passes.simt.tensor_memory import tensors_of
 from tilelang.passes.simt.tensor_moves import fragment_spread, lower_move
@@ -156,11 +157,16 @@ class _Part:
         self.arms: list[Arm] = []
         body = self.set_aside(body)
         self.products: dict[Gemm, Tensor | Group] = {}
-        self.arrived = {
+        self.placed = {
             b.name
             for s in statements(body)
             if isinstance(s, Annotate) and s.kind == PLACEMENT
             for b in s.buffers
+        }
+        self.arrived = {
+            s.outs[0].buffer.name
+            for s in statements(body)
+            if isinstance(s, Issue) and s.row.startswith("cp.async.bulk.tensor") and s.outs
         }
         self.wanted: dict[str, Spread] = {}
         body = self.expanded(body)
@@ -177,7 +183,8 @@ class _Part:
         self.fed = (tiles | threads.unit_tiles) - self.arrived - ahead
         self.body = body
         self.storage = Storage(threads, self.layouts)
-        self.nests = Nests(self.storage, self.room())
+        stores = is_possible(threads.fn, target)
+        self.nests = Nests(self.storage, self.room(), tensor_stores=stores)
 
     def set_aside(self, body: Block) -> Block:
         """The body with a mark in the place of each arm."""
@@ -289,7 +296,7 @@ class _Part:
                 found |= {
                     x.region.buffer.name: (x.region.buffer, x.placement)
                     for x in shared_operands(stmt, self.t)
-                    if x.region.buffer.name not in self.arrived
+                    if x.region.buffer.name not in self.placed
                 }
         for stmt, job in self.products.items():
             for region in (stmt.a, stmt.b):
@@ -301,7 +308,7 @@ class _Part:
                     if isinstance(job, Group)
                     else conflict_free(shape[-2], shape[-1], buffer.dtype.bits)
                 )
-                fits = buffer.strides is None and buffer.name not in {*viewed, *self.arrived}
+                fits = buffer.strides is None and buffer.name not in {*viewed, *self.placed}
                 known = found.get(buffer.name)
                 if made is not None and fits and (known is None or isinstance(job, Group)):
                     found[buffer.name] = (buffer, made)

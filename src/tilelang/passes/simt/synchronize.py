@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tilelang.ir.expr import Expr, Var, int_value
+from tilelang.ir.expr import Expr, Var, const, int_value
 from tilelang.ir.node import Kind, flat
 from tilelang.ir.thread import (
     Addr,
@@ -42,6 +42,11 @@ WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
 
 MARKS = (READ, WRITTEN, DONE, LANES_READ, LANES_WRITTEN)
 """Rows without an instruction, which say what is read and written."""
+
+BULK, BULK_WAIT = "cp.async.bulk", "cp.async.bulk.wait_group"
+"""How the rows of bulk copies begin. What they load is there when an mbarrier says so; what they
+store is read until the group is waited for.
+"""
 
 
 def synchronize(program: Program, target: Target) -> Program:
@@ -81,6 +86,13 @@ class _Kernel:
         self.places: dict[str, tuple[int, int]] = {}
         self.tested: dict[tuple[Access, Access, int], bool] = {}
         self.meetings = Meetings(self.threads)
+        self.stored = dict.fromkeys(
+            x.array
+            for s in _all(kernel.body)
+            if isinstance(s, Instr) and s.row.startswith(("cp.async.bulk", "cp.reduce.async.bulk"))
+            for x in s.ins
+            if isinstance(x, Slot) and x.array.space is Space.SHARED
+        )
         written = {a.name for s in _all(kernel.body) for a in _written(s)}
         self.written = written | {s.array.name for s in _all(kernel.body) if isinstance(s, At)}
 
@@ -268,7 +280,11 @@ class _Kernel:
                 known=root.name == array.name,
                 unit=row in (READ, WRITTEN),
                 flying=writes and row.startswith(AHEAD),
+                handed=writes and row.startswith(BULK),
             )
+        if isinstance(stmt, Instr) and stmt.row.startswith(BULK_WAIT):
+            for array in self.stored:
+                yield Access(array, const(0), 1, writes=False, known=False)
 
     def counts(self, array: Array) -> bool:
         """Whether other threads may see, or change, an array."""
@@ -353,8 +369,9 @@ def _touched(stmt: Stmt) -> Iterator[tuple[Array, Expr, int, bool, str]]:
                         yield n.array, n.index, n.type.lanes, False, ""
     if isinstance(stmt, Write):
         yield stmt.array, stmt.index, stmt.value.dtype.lanes, True, ""
-    if isinstance(stmt, Instr) and not stmt.row.startswith(("mbarrier", "cp.async.bulk")):
-        for slot in stmt.outs:
+    if isinstance(stmt, Instr) and not stmt.row.startswith("mbarrier"):
+        # A bulk copy changes its mbarrier too, which no other thread uses as memory.
+        for slot in stmt.outs[:1] if stmt.row.startswith(BULK) else stmt.outs:
             yield slot.array, slot.index, slot.count, True, stmt.row
         for x in stmt.ins:
             if isinstance(x, Slot):
@@ -366,7 +383,8 @@ def _names(e: Expr, name: str) -> bool:
 
 
 def _unique(found: Sequence[Access]) -> list[Access]:
-    return list(dict.fromkeys(found))
+    """Accesses that later ones may have to wait for, each once."""
+    return [a for a in dict.fromkeys(found) if not a.handed]
 
 
 def _all(body: Sequence[Stmt]) -> Iterator[Stmt]:

@@ -31,7 +31,6 @@ from tilelang.ir.expr import (
 from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.tile import (
     Alloc,
-    Annotate,
     Block,
     Break,
     Copy,
@@ -49,7 +48,6 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.isa.target import Capability, Target
-from tilelang.layout.placement import GROUP, Placement, paneled
 from tilelang.passes.build import (
     Names,
     Renamer,
@@ -60,10 +58,10 @@ from tilelang.passes.build import (
     minus,
     plus,
 )
-from tilelang.passes.issue import PLACEMENT, Arm, Issue, Roles, TensorBox
-from tilelang.passes.lower_copies import match, view_roots
+from tilelang.passes.issue import Arm, Issue, Roles
+from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements, written
-from tilelang.passes.simt.launch import WARP, Note, Threads, noted, static_shape
+from tilelang.passes.simt.launch import WARP, Note, Threads, noted
 from tilelang.passes.simt.software_pipeline import byte_size
 from tilelang.passes.simt.stages import (
     Declined,
@@ -75,13 +73,11 @@ from tilelang.passes.simt.stages import (
     unusual,
 )
 from tilelang.passes.simt.switches import is_off
+from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie
 from tilelang.scopes import Memory
 
 PRODUCERS = 128
 """Threads of the warpgroup that issues copies."""
-
-BOX = 256
-"""The greatest extent of the box of a tensor copy."""
 
 U64, I32 = DType("uint64"), DType("int32")
 
@@ -105,11 +101,19 @@ def warp_specialize(fn: Function, target: Target) -> Function:
 
 @dataclass(frozen=True)
 class _Tile:
-    """A tile that tensor copies bring: its stages, its placement, and the copy."""
+    """A tile that tensor copies bring: the copy, and the buffer with a place for each stage."""
 
     copy: Copy
     buffer: Buffer
-    placement: Placement
+
+    def boxes(self, stage: Expr, copy: Renamer | None = None) -> Boxes:
+        """The boxes of a stage; they exist, since `faults` has found nothing."""
+        dst, src = self.copy.dst, self.copy.src
+        mins, extents = (stage, *dst.mins), (const(1), *dst.extents)
+        tile = Region(self.buffer, mins, extents, loc=dst.loc)
+        found = boxes(tile, src if copy is None else cast("Region", copy.of(src)))
+        assert isinstance(found, Boxes)
+        return found
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,9 @@ class _Specialize:
         self.t, self.target, self.params = threads, target, params
         self.names = threads.names
         body = threads.launch.body
+        self.multiplied = {
+            r.buffer.name for s in statements(body) if isinstance(s, Gemm) for r in (s.a, s.b)
+        }
         self.ahead = _Ahead(body, {b.name for s in statements(body) for b in written(s)})
 
     def lower(self, body: Block) -> Block:
@@ -207,11 +214,7 @@ class _Specialize:
         stages = self.stages(body, found, among)
         if stages < 2:
             return Declined(loop.loc, "shared memory has no room for stages")
-        tiles: list[_Tile] = []
-        for copy in found.ahead:
-            placement = tensor_placement(copy)
-            if placement is not None:
-                tiles.append(_Tile(copy, staged_buffer(copy.dst.buffer, stages), placement))
+        tiles = [_Tile(c, staged_buffer(c.dst.buffer, stages)) for c in found.ahead]
         nested = not any(s is loop for s in body)
         counts = [
             self.names.buffer(hint, I32, (1,), "local.var") if nested else None
@@ -234,7 +237,15 @@ class _Specialize:
         for copy in found.ahead:
             if copy.dst.buffer.name in changed:
                 yield Declined(copy.loc, f"{copy.dst.buffer.name} is written after it is copied")
-            for why in (*self.source_faults(copy), *tile_faults(copy)):
+            name = copy.src.buffer.name
+            if name in self.ahead.changed:
+                yield Declined(copy.loc, f"{name} is written in the kernel")
+            made = boxes(staged_region(copy.dst), copy.src)
+            if isinstance(made, str):
+                yield Declined(copy.loc, made)
+            elif not may_lie(made, self.multiplied):
+                yield Declined(copy.loc, f"products want {copy.dst.buffer.name} to lie otherwise")
+            for why in array_faults(copy.src.buffer, self.params, self.t.launch.body):
                 yield Declined(copy.loc, why)
 
     def stages(self, body: Block, found: Plan, among: int) -> int:
@@ -274,25 +285,6 @@ class _Specialize:
             for (first, last), group in spans.items()
         )
 
-    def source_faults(self, copy: Copy) -> Iterator[str]:
-        """Why a tensor copy cannot read the source."""
-        buffer = copy.src.buffer
-        name, dtype = buffer.name, buffer.dtype
-        if name not in self.params or buffer.strides is not None:
-            yield f"{name} is no parameter without strides"
-        if not 1 <= buffer.rank <= 5 or dtype.is_subbyte or dtype.is_vector:
-            yield f"a tensor copy cannot read {name}"
-        if _safe_value(self.t.launch.body, name):
-            yield f"{name} has a safe value other than 0"
-        inner = 1
-        for extent in reversed(buffer.shape[1:]):
-            value = int_value(extent)
-            if value is None:
-                yield f"the rows of {name} have a length that is known at run time only"
-            inner *= value or 1
-            if inner * dtype.bits // 8 % 16:
-                yield f"the rows of {name} are no multiple of 16 bytes"
-
     # Roles ---------------------------------------------------------------------------------------
 
     def roles(self, body: Block, found: dict[int, _Loop]) -> Block:
@@ -302,8 +294,7 @@ class _Specialize:
         }
         batches = [(x, b) for x in found.values() for b in x.batches]
         allocs = [Alloc(buffer) for buffer in tiles.values()]
-        keys = tuple(t.placement.key() for _, b in batches for t in b.tiles)
-        named = tuple(t.buffer for _, b in batches for t in b.tiles)
+        lies = [x for _, b in batches for t in b.tiles for x in t.boxes(const(0)).lies()]
         barriers = [Alloc(x) for _, b in batches for x in (b.full, b.empty)]
         start: list[Stmt] = []
         warps = self.t.count // WARP
@@ -323,7 +314,7 @@ class _Specialize:
             threads=PRODUCERS,
         )
         return (
-            Annotate(PLACEMENT, buffers=named, values=keys),
+            *lies,
             *allocs,
             *barriers,
             If(self.t.first(), tuple(start)),
@@ -449,53 +440,17 @@ class _Specialize:
             size = const(b.bytes)
             inside.append(Issue("mbarrier.arrive.expect_tx", (full,), (size,), loc=loc))
             for tile in b.tiles:
-                inside += self.boxes(tile, stage, full, copy)
+                inside += tile.boxes(stage, copy).loads(full, tile.copy)
         if x.count is not None:
             inside.append(_add_one(x.count))
         return For(var, start, stop, tuple(inside), loc=loop.loc)
 
-    def boxes(self, tile: _Tile, stage: Expr, full: Region, copy: Renamer) -> Block:
-        """One tensor copy for each panel of a tile."""
-        p, src, loc = tile.placement, tile.copy.src, tile.copy.loc
-        long = [k for k, e in enumerate(src.extents) if int_value(e) != 1]
-        box = [1] * src.buffer.rank
-        box[long[0]], box[long[1]] = p.rows, p.panel
-        tensor = TensorBox(src.buffer, tuple(box), p.span * GROUP)
-        out: list[Stmt] = []
-        for panel in range(p.columns // p.panel):
-            at = [as_type(cast("Expr", copy.of(m)), I32) for m in src.mins]
-            at[-1] = plus(at[-1], panel * p.panel)
-            first = (stage, const(0), const(panel * p.panel))
-            into = Region(tile.buffer, first, (const(1), const(p.rows), const(p.panel)), loc=loc)
-            row = f"cp.async.bulk.tensor.{src.buffer.rank}d.load"
-            out.append(Issue(row, (into, full), (tensor, *reversed(at)), loc=loc))
-        return tuple(out)
 
-
-def tile_faults(copy: Copy) -> Iterator[str]:
-    """Why a tile is no box of its source."""
-    src, dst = copy.src, copy.dst
-    shape = static_shape(dst.buffer) or ()
-    if len(shape) != 2:
-        yield f"{dst.buffer.name} is no matrix"
-        return
-    long = [k for k, e in enumerate(src.extents) if int_value(e) != 1]
-    found, checks = match(src.extents, dst.extents, "T.copy", copy.loc)
-    if checks or len(long) != 2 or [found[k] for k in long] != [0, 1]:
-        yield f"the copy into {dst.buffer.name} is no matrix of rows"
-    elif long[-1] != src.buffer.rank - 1:
-        yield f"the rows of {dst.buffer.name} are not neighbours in {src.buffer.name}"
-    elif tensor_placement(copy) is None:
-        yield f"a tile of {shape[0]} x {shape[1]} {src.dtype} has no box"
-
-
-def tensor_placement(copy: Copy) -> Placement | None:
-    """How a tile lies after a tensor copy; None if no box has its size."""
-    rows, columns = static_shape(copy.dst.buffer) or (0, 0)
-    bits = copy.src.dtype.bits
-    placement = paneled(rows, columns, bits)
-    fits = rows <= BOX and rows % 8 == 0 and rows * columns * bits // 8 % 1024 == 0
-    return placement if fits else None
+def staged_region(region: Region) -> Region:
+    """A region as it is where its buffer has several stages."""
+    zero, one = const(0), const(1)
+    buffer = staged_buffer(region.buffer, 2)
+    return Region(buffer, (zero, *region.mins), (one, *region.extents), loc=region.loc)
 
 
 class _Ahead:
@@ -550,15 +505,6 @@ def _control(body: Block, loop: Pipelined, ahead: _Ahead) -> str | None:
             if any(s is loop for s in statements(inner)):
                 return _control(inner, loop, ahead)
     return "it stands inside another kind of statement"
-
-
-def _safe_value(body: Block, name: str) -> bool:
-    return any(
-        isinstance(s, Annotate)
-        and s.kind == "safe_value"
-        and any(b.name == name for b in s.buffers)
-        for s in statements(body)
-    )
 
 
 def _barrier(buffer: Buffer, stage: Expr) -> Region:
