@@ -17,7 +17,7 @@ from tilelang.isa.target import parse_target
 from tilelang.passes.pipeline import lower
 from tilelang.targets import CHIPS
 
-TARGETS = {name: parse_target(f"cuda -arch={name}", CHIPS) for name in ("sm_80", "sm_90a")}
+TARGETS = {name: parse_target(f"cuda -arch={name}", CHIPS) for name in ("sm_80", "sm_90a", "sm_100a")}
 
 
 def gpu_program(fn: Function, arch: str = "sm_90a", without: tuple[str, ...] = ()) -> Program:

@@ -124,10 +124,8 @@ class Cells:
     def segments(self, columns: int, threads: int) -> list[tuple[int, int]]:
         """The loads of `columns` columns by one thread: (first register of 32 bits, how many)."""
         own = columns // self.parts(columns, threads) // self.per
-        if self.lanes is Lanes.FOLDED:
+        if self.lanes is not Lanes.FULL:
             own //= 2
-        if self.lanes is Lanes.HALF:
-            own *= 2
         found: list[tuple[int, int]] = []
         at = 0
         while at < own:
@@ -138,7 +136,7 @@ class Cells:
 
     def cells_before(self, registers: int) -> int:
         """Cells along the columns that lie before the register of this number in a lane."""
-        words = registers // 2 if self.lanes is Lanes.HALF else registers
+        words = registers * 2 if self.lanes is Lanes.HALF else registers
         return words * (self.per if self.halves else 1)
 
 
