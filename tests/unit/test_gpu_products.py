@@ -262,6 +262,17 @@ def test_attention_keeps_its_scores_in_registers(causal, rows, threads, arch):
     assert ("wgmma.m64n64k16.f32.f16.f16.rs" in rows_found) == (arch == "sm_90a")
 
 
+@pytest.mark.parametrize("threads", [256, 384, 512, 768])
+def test_warpgroups_ask_for_no_more_registers_than_their_block_has(threads):
+    """`setmaxnreg.inc` waits until the block has them, which may be for ever."""
+    program = check(threads, 64, 64, (threads, 64, 32), threads=threads)
+    (kernel,) = kernels_of(program)
+    asked = [dict(n.imm) for n in kernel.walk() if isinstance(n, Instr) and n.row == "setmaxnreg"]
+    wanted = {x["step"]: x["registers"] for x in asked}
+    every = threads + 128
+    assert wanted["inc"] * threads + wanted["dec"] * 128 <= 65536 // every // 8 * 8 * every
+
+
 @pytest.mark.parametrize("grid", [(3, 4), (5, 2), (1, 1)])
 @pytest.mark.parametrize("order", ["row", "column"])
 def test_a_swizzled_grid_visits_every_tile(grid, order):

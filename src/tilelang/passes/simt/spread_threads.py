@@ -396,7 +396,10 @@ class _Part:
         producers = stmt.producers
         units = any(isinstance(job, Group) for job in self.products.values())
         if units and self.t.count > stmt.threads:
-            most = (REGISTERS - FEW * stmt.threads) // self.t.count // 8 * 8
+            # They come from what the block got when it began, which is rounded down for each thread.
+            every = self.t.count + stmt.threads
+            pool = REGISTERS // every // 8 * 8 * every
+            most = (pool - FEW * stmt.threads) // self.t.count // 8 * 8
             more = (("step", "inc"), ("registers", min(most, 240)))
             less = (("step", "dec"), ("registers", FEW))
             consumers = (Issue("setmaxnreg", (), (), imm=more), *consumers)
