@@ -135,7 +135,7 @@ def _verdict(name: str) -> str:
         target = resolve(parse_target(name))
     except TileError as exc:
         return exc.diagnostics[0].message.partition("cannot run here: ")[2] or str(exc)
-    if target.mode == "emulate":
+    if target.mode != "native":
         return f"runs: {target.describe()}"
     if target.backend == "cuda" and (why := why_no_gpu()) is not None:
         return f"compiles for {target.chip.name if target.chip else 'no chip'}; {why}"

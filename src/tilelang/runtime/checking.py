@@ -10,13 +10,14 @@ from typing import Any
 
 from tilelang.errors import Diagnostic, Findings, TileTypeError, error, errors_of
 from tilelang.frontend import PrimFunc
-from tilelang.isa.target import TargetLike
+from tilelang.isa.target import Target, TargetLike
 from tilelang.options import options_from
 from tilelang.runtime.arguments import Signature
 from tilelang.runtime.compile import output_positions
 from tilelang.runtime.kernel import JITKernel
-from tilelang.runtime.parts import check_function, translate
+from tilelang.runtime.parts import check_function, simulated, translate
 from tilelang.runtime.resolve import resolve
+from tilelang.runtime.trace import Trace
 from tilelang.targets import CHIPS
 
 
@@ -27,8 +28,9 @@ def check(
     none.
 
     With `run_with`, the arguments of a call, the kernel also runs under the dynamic checks:
-    uninitialised reads, out-of-bounds accesses, races. The arrays are written as by a call. Nothing
-    runs while static errors are found.
+    uninitialised reads, out-of-bounds accesses, races. On `simulate:<chip>` it is the lowered
+    program that runs, under several orders of its asynchronous work. The arrays are written as by a
+    call. Nothing runs while static errors are found.
     """
     func, outputs = _function(func_or_kernel)
     default = str(options_from(None, os.environ).default_target)
@@ -41,9 +43,8 @@ def check(
         findings.add(d)
     if run_with is not None and not errors_of(findings.items):
         bound = Signature(func.ir, outputs).bind(run_with, {})
-        program = translate(func.ir, tf32=resolved.fp32_gemm == "tf32", checked=True)
         values = {**{v.name: n for v, n in bound.sizes.items()}, **bound.values}
-        for d in program.run(values):
+        for d in _dynamic(func, resolved, values):
             findings.add(d)
         for step in bound.finish:
             step()
@@ -51,6 +52,20 @@ def check(
     return sorted(
         findings.items, key=lambda d: (order[d.severity.value], d.loc.line if d.loc else 0)
     )
+
+
+SEEDS = 3
+"""Schedules under which a simulator runs a kernel that is checked: the late, the early, in order.
+"""
+
+
+def _dynamic(func: PrimFunc, target: Target, values: dict[str, Any]) -> list[Diagnostic]:
+    """What running a kernel finds: by the simulator of a simulated target, else by the emulator."""
+    if target.mode == "simulate":
+        program = simulated(func.ir, target, Trace(func.ir.name, options_from(None, os.environ)))
+        return program.check(values, SEEDS)
+    checked = translate(func.ir, tf32=target.fp32_gemm == "tf32", checked=True)
+    return list(checked.run(values))
 
 
 def _function(x: Any) -> tuple[PrimFunc, Sequence[int]]:

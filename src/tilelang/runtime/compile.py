@@ -22,7 +22,7 @@ from tilelang.ir.tile import Function
 from tilelang.isa.target import Target, TargetLike
 from tilelang.options import BUILT, Options, Part, ineffective, options_from
 from tilelang.runtime.kernel import Findings, JITKernel, Runner
-from tilelang.runtime.parts import check_function, native, translate
+from tilelang.runtime.parts import check_function, native, simulated, translate
 from tilelang.runtime.resolve import description, is_auto, resolve, resolve_adapter
 from tilelang.runtime.trace import Trace
 from tilelang.scopes import Dialect
@@ -139,8 +139,10 @@ def _parts(target: Target) -> frozenset[Part]:
     own = {Part.THREAD, Part.DEVICE, Part.CORES}
     if target.mode == "native" and target.backend == "cuda":
         own = {Part.CORES}
-    elif target.mode == "simulate" and target.backend == "ascend":
-        own = {Part.THREAD, Part.DEVICE}
+    elif target.mode == "simulate":
+        own = (
+            {Part.THREAD, Part.DEVICE} if target.backend == "ascend" else {Part.DEVICE, Part.CORES}
+        )
     return BUILT - own
 
 
@@ -167,6 +169,8 @@ def _program(
 
     Where the choice of the target was left to us, what the native CPU refuses runs on the emulator.
     """
+    if target.mode == "simulate":
+        return simulated(fn, target, trace), []
     if target.mode != "native":
         return _emulated(fn, trace, tf32=target.fp32_gemm == "tf32"), []
     try:

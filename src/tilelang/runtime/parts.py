@@ -1,4 +1,4 @@
-"""The emulator, the native target and the checks, loaded when a kernel is first compiled.
+"""What runs kernels, and the checks, loaded when a kernel is first compiled.
 
 `import tilelang` would take half as long again with them, and a program that only builds kernels,
 or asks for help, needs neither. What enters and leaves is as in `tilelang.emulator` and
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilelang.runtime.cuda_plan import CudaPlans
     from tilelang.runtime.kernel import Runner
     from tilelang.runtime.plan import Plans
+    from tilelang.runtime.simulated import Simulated
     from tilelang.runtime.trace import Trace
 
 
@@ -41,6 +42,13 @@ def native(fn: Function, target: Target, trace: Trace) -> Runner:
     from tilelang.runtime.native_cache import native_program  # see the module's docstring
 
     return native_program(fn, target, trace)
+
+
+def simulated(fn: Function, target: Target, trace: Trace) -> Simulated:
+    """The function as a program of the model of the target's chip."""
+    from tilelang.runtime.simulated import simulated_program  # see the module's docstring
+
+    return simulated_program(fn, target, trace)
 
 
 def signature(program: Runner, fn: Function, outputs: Sequence[int]) -> Signature:

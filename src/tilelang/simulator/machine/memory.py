@@ -74,6 +74,18 @@ class Memory:
         """As `load`, by nobody: nothing is noted. The addresses are inside."""
         return self._gather(at, dtype, count)
 
+    def poke(self, at: Addresses, values: Values) -> None:
+        """As `store`, by nobody. The addresses are inside."""
+        self.changes += 1
+        size = values.shape[0] * values.itemsize
+        raw = np.ascontiguousarray(values.T).view(np.uint8).reshape(at.size, size)
+        self.data[at[:, None] + np.arange(size)] = raw
+
+    def touch(self, at: Addresses, size: int, who: Who) -> None:
+        """Note that `size` bytes from each address on have been written, by `poke`."""
+        self._bounds(at, size, who)
+        self._note(at, size, who, writes=True)
+
     def _gather(self, at: Addresses, dtype: np.dtype[Any], count: int) -> Values:
         typed, first = self._placed(at, dtype)
         if typed is None:

@@ -6,6 +6,7 @@ What enters: faults, with the sites of the accesses that make them. What leaves:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,11 @@ class Report:
         self.sites: list[Site] = [Site(None, "what the host has written")]
         self._numbers: dict[Site, int] = {self.sites[0]: 0}
         self._seen: set[tuple[Any, ...]] = set()
+
+    def begin(self, sites: Sequence[Site]) -> None:
+        """A program starts whose accesses name these sites by number, from 0 on."""
+        self.sites = list(sites)
+        self._numbers = {site: k for k, site in enumerate(sites)}
 
     def site(self, loc: Loc | None, what: str) -> int:
         """The number of a site, the same for the same place and words."""

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from tilelang.errors import DeadlockError, Diagnostic, InternalError, Loc
 
+SPINS = 50_000
+"""Rounds of loops that look at memory, with nothing else happening, until that is a deadlock."""
+
 
 class Mode(enum.Enum):
     """What a schedule does with asynchronous work, and with agents that could go on.
@@ -87,7 +90,7 @@ class Scheduler:
         self.agents: list[Agent] = []
         self.version = 0
         self._random = random.Random(self.schedule.seed)
-        self._depth = 0
+        self._spun = 0
         mode = self.schedule.mode
         self._at_once = mode in (Mode.IN_ORDER, Mode.EARLY)
 
@@ -151,7 +154,12 @@ class Scheduler:
         except StopIteration:
             agent.done = True
             self.agents.remove(agent)
-        if agent.wait is None or not agent.wait.spins:
+        if agent.wait is not None and agent.wait.spins:
+            self._spun += 1
+            if self._spun > SPINS:
+                raise DeadlockError(deadlock(self.agents))
+        else:
+            self._spun = 0
             self.version += 1
 
 

@@ -1,0 +1,7 @@
+"""What instructions do, by kind of instruction; importing this registers all of them."""
+
+from __future__ import annotations
+
+from tilelang.simulator.gpu.rows import updates
+
+__all__ = ["updates"]
