@@ -124,3 +124,181 @@ def test_stages_never_change_a_result(stages, depth):
     program = check(128, 128, depth, (128, 64, 64), stages=stages)
     loads = "cp.async.bulk.tensor.2d.load" in rows_of(program)
     assert loads == (stages > 1)
+
+
+# Products that the author waits for ---------------------------------------------------------------
+
+
+def issued(how):
+    """C = A @ B.T, waited for on the author's mbarrier."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 128), "bfloat16"),
+        B: T.Tensor((64, 128), "bfloat16"),
+        C: T.Tensor((128, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((128, 128), "bfloat16")
+            b = T.alloc_shared((64, 128), "bfloat16")
+            c = T.alloc_tmem((128, 64), "float32")
+            out = T.alloc_fragment((128, 64), "float32")
+            bar = T.alloc_barrier(1)
+            T.copy(A, a)
+            T.copy(B, b)
+            how(a, b, c, bar)
+            T.copy(c, out)
+            T.copy(out, C)
+
+    return kernel
+
+
+def once(a, b, c, bar):
+    T.tcgen05_gemm(a, b, c, transpose_B=True, clear_accum=True, mbar=bar)
+    T.mbarrier_wait_parity(bar, 0)
+
+
+@T.macro
+def by_one_thread(a, b, c, bar):
+    if T.get_thread_binding() == 0:
+        T.tcgen05_gemm(a, b, c, transpose_B=True, clear_accum=True, mbar=bar)
+    T.mbarrier_wait_parity(bar, 0)
+
+
+@T.macro
+def arrival_by_a_warp(a, b, c, bar):
+    for k in T.serial(2):
+        T.tcgen05_gemm(a, b, c, transpose_B=True, clear_accum=k == 0, mbar=None)
+    if T.get_thread_binding() < 32:
+        T.tcgen05_mma_arrive(bar)
+    T.mbarrier_wait_parity(bar, 0)
+
+
+@T.macro
+def parts_along_k(a, b, c, bar):
+    for k in T.serial(2):
+        left, right = a[:, k * 64 : k * 64 + 64], b[:, k * 64 : k * 64 + 64]
+        T.tcgen05_gemm(left, right, c, transpose_B=True, clear_accum=k == 0, mbar=bar)
+        T.mbarrier_wait_parity(bar, k % 2)
+
+
+def unequal_parts(a, b, c, bar):
+    T.gemm(a[:, 0:32], b[:, 0:32], c, transpose_B=True, clear_accum=True)
+    T.gemm(a[:, 32:128], b[:, 32:128], c, transpose_B=True, mbar=bar)
+    T.mbarrier_wait_parity(bar, 0)
+
+
+@T.macro
+def two_parts_of_the_block(a, b, c, bar):
+    with T.ws(0):
+        T.tcgen05_gemm(a, b, c, transpose_B=True, clear_accum=True, mbar=bar)
+    T.mbarrier_wait_parity(bar, 0)
+
+
+WAYS = [once, by_one_thread, arrival_by_a_warp, parts_along_k, unequal_parts]
+
+
+@pytest.mark.parametrize("how", [*WAYS, two_parts_of_the_block])
+def test_products_complete_on_the_authors_barrier(how):
+    a, b = numbers(128, 128, dtype="bfloat16"), numbers(64, 128, dtype="bfloat16")
+    program = check_gpu(issued(how), arch="sm_100a", A=a, B=b, C=np.zeros((128, 64), "float32"))
+    assert rows_of(program).count("tcgen05.commit") >= 1
+
+
+def test_matrices_along_a_further_axis():
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((3, 128, 64), "bfloat16"),
+        B: T.Tensor((3, 32, 64), "bfloat16"),
+        C: T.Tensor((3, 128, 32), "float32"),
+        D: T.Tensor((3, 128, 32), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((3, 128, 64), "bfloat16")
+            b = T.alloc_shared((3, 32, 64), "bfloat16")
+            c = T.alloc_tmem((3, 128, 32), "float32")
+            one, all3 = (T.alloc_fragment(s, "float32") for s in ((128, 32), (3, 128, 32)))
+            T.copy(A, a)
+            T.copy(B, b)
+            for i in T.serial(3):
+                T.gemm(a[i, :, :], b[i, :, :], c[i, :, :], transpose_B=True, clear_accum=True)
+            for i in T.serial(3):
+                T.copy(c[i, :, :], one)
+                T.copy(one, C[i, :, :])
+            T.copy(c, all3)
+            T.copy(all3, D)
+
+    a, b = numbers(3, 128, 64, dtype="bfloat16"), numbers(3, 32, 64, dtype="bfloat16")
+    zero = np.zeros((3, 128, 32), "float32")
+    check_gpu(kernel, arch="sm_100a", A=a, B=b, C=zero, D=zero)
+
+
+@pytest.mark.parametrize("rows", [64, 128])
+@pytest.mark.parametrize("depth", [32, 96])
+def test_the_left_operand_in_tensor_memory(rows, depth):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((rows, depth), "bfloat16"),
+        B: T.Tensor((depth, 48), "bfloat16"),
+        C: T.Tensor((rows, 48), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            f = T.alloc_fragment((rows, depth), "bfloat16")
+            b = T.alloc_shared((depth, 48), "bfloat16")
+            a = T.alloc_tmem((rows, depth), "bfloat16")
+            c = T.alloc_tmem((rows, 48), "float32")
+            out = T.alloc_fragment((rows, 48), "float32")
+            T.copy(A, f)
+            T.copy(f, a)
+            T.copy(B, b)
+            T.gemm(a[:, 0:32], b[0:32, :], c, clear_accum=True)
+            if depth > 32:
+                T.gemm(a[:, 32:depth], b[32:depth, :], c)
+            T.copy(c, out)
+            T.copy(out, C)
+
+    a, b = numbers(rows, depth, dtype="bfloat16"), numbers(depth, 48, dtype="bfloat16")
+    program = check_gpu(kernel, arch="sm_100a", A=a, B=b, C=np.zeros((rows, 48), "float32"))
+    assert "tcgen05.mma.f16.ts" in rows_of(program)
+
+
+# Copies -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(128, 96), (64, 64), (2, 128, 40)])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_is_stored_in_parts_is_loaded_as_a_whole(shape, dtype, parts):
+    step = shape[-1] // parts
+
+    @T.prim_func
+    def kernel(A: T.Tensor(shape, dtype), B: T.Tensor(shape, dtype)):
+        with T.Kernel(1, threads=256):
+            f, g = T.alloc_fragment(shape, dtype), T.alloc_fragment(shape, dtype)
+            s, t = T.alloc_shared(shape, dtype), T.alloc_tmem(shape, dtype)
+            T.copy(A, s)
+            for k in range(parts):
+                if len(shape) == 2:
+                    T.copy(s[:, k * step : k * step + step], t[:, k * step : k * step + step])
+                else:
+                    T.copy(s[:, :, k * step : k * step + step], t[:, :, k * step : k * step + step])
+            T.fill(f, 1)
+            T.copy(t, g)
+            T.copy(g, B)
+
+    a = numbers(*shape, dtype=dtype)
+    program = check_gpu(kernel, arch="sm_100a", A=a, B=np.zeros_like(a))
+    loads = [r for r in rows_of(program) if r.startswith("tcgen05.ld.")]
+    assert all(("16x256b" in r) == (shape[-2] == 64) for r in loads)
+
+
+def test_a_fill_goes_through_registers():
+    @T.prim_func
+    def kernel(C: T.Tensor((128, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            t, f = T.alloc_tmem((128, 64), "float32"), T.alloc_fragment((128, 64), "float32")
+            T.fill(t, 3)
+            T.copy(t, f)
+            T.copy(f, C)
+
+    check_gpu(kernel, arch="sm_100a", C=np.zeros((128, 64), "float32"))

@@ -54,7 +54,7 @@ def synchronize(program: Program, target: Target) -> Program:
     del target
     names = Names(program)
     own = is_off(program, "barriers")
-    marks = (*MARKS, ARM) if own else MARKS
+    marks = (*MARKS, ARM)  # an arm of all threads stands without a condition
 
     def one(stmt: Stmt) -> Block | None:
         mark = isinstance(stmt, Instr) and stmt.row in marks
