@@ -92,7 +92,7 @@ _MEMORY = [
     SimdFn("vld", "r", "v", "neighbouring elements, spread as `dist` says", ("dist",)),
     SimdFn("vld2", "r", "vv", "neighbouring elements, the even and the odd", ("dist",)),
     SimdFn("vsts", "wvm", "", "elements whose predicate is set, packed as `dist` says", ("dist",)),
-    SimdFn("vsstb", "wvsm", "", "blocks of 32 bytes, `stride` blocks apart"),
+    SimdFn("vsstb", "wvsm", "", "blocks of 32 bytes, `stride >> 16` blocks apart"),
     SimdFn("vgatherb", "rvm", "v", "a block of 32 bytes at each byte offset"),
     SimdFn("vgather2", "rvm", "v", "the element at each index"),
     SimdFn("vscatter", "wvvm", "", "each element to its index"),
@@ -138,8 +138,8 @@ _UNARY = _fns(
     ("vsqrt", "the square root"),
     ("vnot", "the complement"),
     ("vcadd", "the sum of all elements, in element 0"),
-    ("vcmax", "the largest element, in element 0"),
-    ("vcmin", "the smallest element, in element 0"),
+    ("vcmax", "the largest element, in element 0, and its place, in element 1"),
+    ("vcmin", "the smallest element, in element 0, and its place, in element 1"),
     ("vcgadd", "the sum of each 32 bytes, packed"),
     ("vcgmax", "the largest of each 32 bytes, packed"),
     ("vcgmin", "the smallest of each 32 bytes, packed"),
@@ -174,9 +174,9 @@ _MOVES = [
     SimdFn("vpack", "v", "v", "the low half of each element, in one half of the result", ("part",)),
     SimdFn("vunpack", "v", "v", "the elements of one half, widened", ("part",)),
     SimdFn("vusqz", "m", "v", "how many elements before this one are set"),
-    SimdFn("vcvt", "vm", "v", "conversion by value", ("round", "sat", "part")),
-    SimdFn("dhistv2", "vvm", "v", "d + how often each value occurs", ("bin",)),
-    SimdFn("chistv2", "vvm", "v", "d + how often values up to each occur", ("bin",)),
+    SimdFn("vcvt", "vm", "v", "conversion by value", ("rounding", "sat", "part")),
+    SimdFn("dhistv2", "vvm", "v", "d + how often each value occurs", ("half",)),
+    SimdFn("chistv2", "vvm", "v", "d + how often values up to each occur", ("half",)),
 ]
 
 SIMD_OPS: dict[str, SimdFn] = {

@@ -109,7 +109,7 @@ def vsts(addr: Any, src: Any, mask: Any = None, dist: str = "NORM_B32", extent: 
 
 
 def vsstb(src: Any, base: Any, stride: Any, mask: Any = None, update: bool = False) -> None:
-    """The blocks of 32 bytes of a register into UB, `stride` blocks apart."""
+    """The blocks of 32 bytes of a register into UB, `stride >> 16` blocks apart."""
     if update:
         raise refuse(
             "target", "T.simd.vsstb(update=True) is not built", help="write the index of each store"

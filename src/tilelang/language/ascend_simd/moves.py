@@ -172,7 +172,7 @@ def vcvt(
         "vcvt",
         (x, chosen),
         (register(target),),
-        round=word,
+        rounding=word,
         sat=bool(sat),
         part=known(part, "the part of T.simd.vcvt", 0, 3),
     )
@@ -190,7 +190,7 @@ def _histogram(name: str, dst: Any, src: Any, mask: Any, bin: Any) -> None:
     buffer, indices = place(dst, f"the dst of T.simd.{name}")
     half = known(bin, f"the bin of T.simd.{name}", 0, 1)
     args = (old, x, mask_of(mask, 8, name))
-    VarRef(buffer, indices).set(emit(name, args, (old.dtype,), bin=half))
+    VarRef(buffer, indices).set(emit(name, args, (old.dtype,), half=half))
 
 
 def dhistv2(dst: Any, src: Any, mask: Any = None, bin: int = 0) -> None:
