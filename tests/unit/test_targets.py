@@ -114,10 +114,10 @@ def test_every_number_of_an_ascend_chip(name):
         machine.bias_table.value,
         machine.fixpipe_buffer.value,
         *(chip.alignments[memory].value for memory in (Memory.UB, Memory.L1, Memory.L0C)),
-        machine.event_ids.value,
-        machine.cross_core_flags.value,
-        machine.flag_counter.value,
-        None if machine.mutexes is None else machine.mutexes.value,
+        chip.sync.event_ids.value,
+        chip.sync.flags.value,
+        chip.sync.flag_count.value,
+        None if chip.sync.mutexes is None else chip.sync.mutexes.value,
     ) == ASCEND_NUMBERS[name]
     assert machine.vectors_per_cube.value == 2
     assert machine.c0_bytes.value == 32
@@ -160,6 +160,9 @@ def test_data_paths():
     assert new.has_path(l0c, ub)
     assert old.virtual_paths == {Path(ub, l1), Path(l0c, ub)}
     assert not new.virtual_paths
+    for machine in (old, new):  # what a program may write is not all that the hardware has
+        assert not {(l1, ub), (l0c, l1), (l1, g)} & machine.chip.copies
+        assert machine.chip.by_workspace == {(p.src, p.dst) for p in machine.virtual_paths}
 
 
 def test_formats():

@@ -30,7 +30,8 @@ class Space(enum.Enum):
 
     SHARED is one instance per block (on a CPU: in the arena of the worker that runs the block),
     LOCAL one per thread with addresses, REGISTER one per thread without: its indices are known when
-    the code is emitted, after unrolling. TENSOR is the Tensor Memory of sm_100.
+    the code is emitted, after unrolling. TENSOR is the Tensor Memory of sm_100. The memories of an
+    Ascend core group are UB, one of each vector core, and L1, L0A, L0B and L0C, of the cube core.
     """
 
     GLOBAL = "global"
@@ -38,6 +39,15 @@ class Space(enum.Enum):
     REGISTER = "register"
     LOCAL = "local"
     TENSOR = "tensor"
+    UB = "ub"
+    L1 = "l1"
+    L0A = "l0a"
+    L0B = "l0b"
+    L0C = "l0c"
+
+
+ON_CORE = (Space.UB, Space.L1, Space.L0A, Space.L0B, Space.L0C)
+"""The memories of an Ascend core group; an array there has its byte address from the start."""
 
 
 class Array(Node):
@@ -136,10 +146,10 @@ Operand = Slot | Expr | TensorMap
 class Declare(Stmt):
     """Gives an array storage for the rest of the enclosing block.
 
-    `offset` is its place in the pool of its space (bytes of the kernel's `shared`, columns of
-    Tensor Memory), None where memory is not planned yet or the emitter chooses. Contents are
-    undefined; `init` sets the single element of a variable. At host level it makes a workspace in
-    global memory, which lives as long as one call.
+    `offset` is its place in the pool of its space (bytes of the kernel's `shared` or of a core's
+    memory, columns of Tensor Memory), None where memory is not planned yet or the emitter chooses.
+    Contents are undefined; `init` sets the single element of a variable. At host level it makes a
+    workspace in global memory, which lives as long as one call.
     """
 
     array: Array = binds()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tilelang.errors import InternalError
 from tilelang.ir.affine import bounds
+from tilelang.ir.ascend import CoreRegion, VectorFunction
 from tilelang.ir.expr import (
     AddressOf,
     Buffer,
@@ -29,6 +30,7 @@ from tilelang.ir.interval import Interval
 from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.text import Named, is_name
 from tilelang.ir.thread import (
+    ON_CORE,
     Addr,
     Argument,
     Array,
@@ -226,7 +228,7 @@ def parameters(s: Subject) -> Iterator[Finding]:
 
 _CONTROL = (Let, For, While, If, Break, Continue, Assert, Assume, Print)
 _HOST = (*_CONTROL, Declare, At, MakeTensorMap, Kernel)
-_DEVICE = (*_CONTROL, ThreadReturn, Declare, At, Write, Instr)
+_DEVICE = (*_CONTROL, ThreadReturn, Declare, At, Write, Instr, CoreRegion, VectorFunction)
 _LOCKSTEP = (Let, For, If, Declare, Assert, Assume, Write)
 
 
@@ -301,10 +303,10 @@ def _declaration(s: Subject, stmt: Declare, around: tuple[Stmt, ...]) -> Iterato
         yield stmt, "the size is not a constant"
     if stmt.init is not None and (size != 1 or stmt.init.dtype != array.type):
         yield stmt, "a first value for what is no variable of its dtype"
-    pooled = array.space in (Space.SHARED, Space.TENSOR)
+    pooled = array.space in (Space.SHARED, Space.TENSOR, *ON_CORE)
     if stmt.offset is None:
-        if s.planned and array.space is Space.SHARED:
-            yield stmt, "a shared array without a place"
+        if (s.planned and array.space is Space.SHARED) or array.space in ON_CORE:
+            yield stmt, f"a {array.space.value} array without a place"
     elif not pooled:
         yield stmt, f"{array.space.value} memory has no pool to be placed in"
     elif array.space is Space.SHARED and kernel is not None and size is not None:

@@ -122,6 +122,26 @@ class ThreadLimits:
     blocks_per_core: Fact
 
 
+@dataclass(frozen=True)
+class SyncLimits:
+    """What orders the pipes of a core and the cores of a launch, where a chip has both.
+
+    `event_ids` are for each pair of pipes; `flags` are cross-core flags, and `flag_count` how often
+    one may be raised before it is waited for; `pair_flags` are those between a cube core and one
+    vector core; `mutexes` is None where the chip has none.
+    """
+
+    event_ids: Fact
+    flags: Fact
+    flag_count: Fact
+    pair_flags: Fact | None = None
+    mutexes: Fact | None = None
+
+    def flags_of(self, mode: int) -> Fact | None:
+        """The cross-core flags of a mode (4: between a cube core and one vector core)."""
+        return self.pair_flags if mode == 4 else self.flags
+
+
 Memories = Mapping[Memory, tuple[Capacity, ...]]
 
 
@@ -135,7 +155,9 @@ class Chip:
     `cores` is the number of SMs of the product that `cores.source` names, where there is one.
     `fp32_gemm` is the precision in which products of fp32 tiles are computed.
     `copies` are the pairs (source, destination) of memories between which a program may copy, None
-    where it may between any two. `default` marks the chip that its backend's bare name means.
+    where it may between any two; `copies_source` says where that is written. Those of
+    `by_workspace` the hardware lacks: they go through a workspace in global memory. `default` marks
+    the chip that its backend's bare name means.
     """
 
     name: str
@@ -154,6 +176,11 @@ class Chip:
     )
     fp32_gemm: Literal["fp32", "tf32"] = field(compare=False, default="fp32")
     copies: frozenset[tuple[Memory, Memory]] | None = field(compare=False, default=None, repr=False)
+    copies_source: str = field(compare=False, default="", repr=False)
+    by_workspace: frozenset[tuple[Memory, Memory]] = field(
+        compare=False, default=frozenset(), repr=False
+    )
+    sync: SyncLimits | None = field(compare=False, default=None, repr=False)
     default: bool = field(compare=False, default=False)
 
     def __post_init__(self) -> None:

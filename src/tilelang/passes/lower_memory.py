@@ -108,7 +108,7 @@ ON_CHIP_ALIGN = 64
 def lower_memory(fn: Function, target: Target) -> Program:
     """The program with flat arrays, guarded where bounds are not proved."""
     del target
-    return _Lowering(fn).program()
+    return Lowering(fn).program()
 
 
 def lower_thread_memory(fn: Function, target: Target) -> Program:
@@ -118,10 +118,10 @@ def lower_thread_memory(fn: Function, target: Target) -> Program:
     not proved wrong is left to the dynamic check, as a check by every thread would cost too much.
     """
     del target
-    return _Lowering(fn, many=True).program()
+    return Lowering(fn, many=True).program()
 
 
-class _Lowering:
+class Lowering:
     """One function."""
 
     def __init__(self, fn: Function, *, many: bool = False) -> None:
@@ -203,6 +203,7 @@ class _Lowering:
         )
 
     def is_global(self, b: Buffer) -> bool:
+        """Whether a buffer lies in global memory."""
         return memory_of(self.dialect, b.scope) is Memory.GLOBAL
 
     def safe_value(self, b: Buffer) -> Const:

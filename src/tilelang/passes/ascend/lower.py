@@ -15,7 +15,6 @@ from typing import Any
 from tilelang.errors import error
 from tilelang.ir.ascend import (
     AtomicMode,
-    Core,
     CoreRegion,
     CrossSet,
     CrossWait,
@@ -30,7 +29,7 @@ from tilelang.ir.ascend import (
     WaitFlag,
 )
 from tilelang.ir.bounds import Env
-from tilelang.ir.expr import Buffer, Expr, Region, Var, const, int_value
+from tilelang.ir.expr import Buffer, Expr, Var, const, int_value
 from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Array, Declare, Instr, Program
 from tilelang.ir.tile import (
@@ -49,8 +48,9 @@ from tilelang.ir.tile import (
     View,
 )
 from tilelang.isa.target import Target
-from tilelang.passes.accesses import Access
 from tilelang.passes.ascend import lower_copies, lower_cube, lower_vector
+from tilelang.passes.ascend.event_ids import EventIds
+from tilelang.passes.ascend.step import Shared, Step
 from tilelang.passes.ascend.storage import SPACES, bytes_of, static_shape
 from tilelang.passes.build import unsupported
 from tilelang.passes.lower_memory import Lowering
@@ -72,8 +72,17 @@ class AscendLowering(Lowering):
         super().__init__(fn)
         self.target = target
         self.addresses: dict[str, int] = {}
-        self.turned = lower_cube.orientations(fn)
-        self.core: Core | None = None
+        limits = target.chip.sync if target.chip is not None else None
+        self.shared = Shared(
+            self.acc,
+            self.names,
+            target,
+            self.memory,
+            self.addresses,
+            lower_cube.orientations(fn),
+            EventIds(fn, limits.event_ids.value if limits is not None else 8),
+            self.dialect,
+        )
 
     # Launches and storage ------------------------------------------------------------------------
 
@@ -163,10 +172,7 @@ class AscendLowering(Lowering):
         """One statement."""
         match stmt:
             case CoreRegion():
-                self.core = stmt.core
-                made = stmt.with_(body=self.block(stmt.body, env.enter(stmt)))
-                self.core = None
-                return (made,)
+                return (stmt.with_(body=self.block(stmt.body, env.enter(stmt))),)
             case For():
                 return self.loop(stmt, env)
             case _:
@@ -176,7 +182,7 @@ class AscendLowering(Lowering):
         """A statement without blocks."""
         lower = _TILE_OPS.get(type(stmt))
         if lower is not None:
-            step = Step(self, stmt, env)
+            step = Step(self.shared, stmt, env)
             made = lower(step, stmt)
             return (*step.access.assertions(stmt.loc), *made)
         sync = _SYNC.get(type(stmt))
@@ -211,33 +217,6 @@ class AscendLowering(Lowering):
                 expected=f"0 to {fact.value - 1} ({fact.source})",
                 got=str(low),
             )
-
-
-class Step:
-    """One tile operation that is being lowered: the accesses, and short forms."""
-
-    def __init__(self, lowering: AscendLowering, stmt: Stmt, env: Env) -> None:
-        self.lowering = lowering
-        self.stmt = stmt
-        self.env = env
-        self.access: Access = lowering.acc.begin(env)
-
-    def memory(self, r: Region) -> Memory:
-        """The memory of a region."""
-        return self.lowering.memory(r.buffer)
-
-    def expr(self, e: Expr) -> Expr:
-        """A scalar of the thread stage."""
-        return simplify(self.access.expr(e), self.env)
-
-    def instr(self, row: str, *operands: Any, **imm: Any) -> Instr:
-        """An instruction: first the slot that is written, then what is read."""
-        out, *ins = operands
-        return Instr(row, (out,), tuple(ins), imm=tuple(imm.items()), loc=self.stmt.loc)
-
-    def fault(self, kind: str, message: str, **facts: Any) -> Exception:
-        """A located error at the statement."""
-        return error(kind, message, self.stmt.loc, **facts)
 
 
 def _all_statements(body: Block) -> Iterator[Stmt]:
@@ -305,4 +284,3 @@ _TILE_OPS: dict[type[Stmt], Callable[[Step, Any], Block]] = {
     Reduce: lower_vector.reduce,
     VectorOp: lower_vector.vector_op,
 }
-

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilelang.isa.target import Capability, Capacity, Chip, Fact, Per, When
+from tilelang.isa.target import Capability, Capacity, Chip, Fact, Per, SyncLimits, When
 from tilelang.scopes import Memory, Unit
 
 _KB = 1024
@@ -27,7 +27,10 @@ _LAYOUTS = "tilelang 0.1.15, src/ascend/layout/ascend_layouts.h"
 _FORMATS = "tilelang-ascend, src/tl_templates/ascend/common.h"
 _EVENTS = "HIVM dialect, EVENT_ID0 to EVENT_ID7; tilelang 0.1.15, insert_sync.cc"
 _FLAGS = "CANN asc-devkit, asc_sync_inter_arrive"
+_PAIR_FLAGS = "CANN asc-devkit, asc_sync_intra_arrive"
 _MUTEX = "CANN asc-devkit, asc_lock"
+_WRITTEN_910B = "tilelang-ascend, src/op/ascend.cc, AscendCopy::Lower"
+_WRITTEN_950 = "tilelang 0.1.15, src/ascend/op/oob_padding.cc, GetDMAPath"
 _RATIO = "tilelang 0.1.15, tilelang/ascend/language/kernel.py, __mix__(1, 2)"
 _RATIO_910B = "tilelang-ascend programming guide, section 3.3"
 _VECTOR_950 = "CANN asc-tools, dav-3510 configuration"
@@ -73,9 +76,9 @@ class Part:
 class Machine:
     """What Ascend lowering knows of a chip beyond `Chip`. Sizes are bytes.
 
-    `virtual_paths` are copies that a program may write although the hardware lacks them: they go
-    through a workspace in global memory. `flag_counter` is how far one cross-core flag can be
-    raised before it is waited for. `mutexes` is None where the chip has none.
+    `paths` are those of the hardware; what a program may write is `chip.copies`. `virtual_paths`
+    are copies that it may write although the hardware lacks them: they go through a workspace in
+    global memory. `fixpipe` are the conversions on the way out of L0C.
     """
 
     chip: Chip
@@ -86,16 +89,14 @@ class Machine:
     vector_bytes: Fact
     ub_banks: Fact
     ub_bank_bytes: Fact
-    event_ids: Fact
-    cross_core_flags: Fact
-    flag_counter: Fact
-    mutexes: Fact | None
     parts: tuple[Part, ...]
     paths: frozenset[Path]
     paths_source: str
     virtual_paths: frozenset[Path]
     formats: Mapping[Memory, tuple[Format, ...]]
     formats_source: str
+    fixpipe: frozenset[tuple[str, str]]
+    fixpipe_source: str
 
     def has_path(self, src: Memory, dst: Memory) -> bool:
         """Whether the hardware copies from `src` to `dst` directly."""
@@ -137,6 +138,29 @@ _PATHS_950 = _PATHS_OF_BOTH | {
     Path(Memory.L1, Memory.L0A_SCALE),
     Path(Memory.L1, Memory.L0B_SCALE),
 }
+# Paths of the hardware that neither dialect can write.
+_NOT_WRITTEN = frozenset(
+    {
+        Path(Memory.L0C, Memory.L1),
+        Path(Memory.L1, Memory.GLOBAL),
+        Path(Memory.L1, Memory.UB),
+    }
+)
+
+# What a drain of L0C converts: from the accumulator's dtype to that of the destination.
+_FIXPIPE_BOTH = frozenset(
+    {
+        ("float32", "float32"),
+        ("float32", "float16"),
+        ("float32", "bfloat16"),
+        ("float32", "int8"),
+        ("int32", "int32"),
+        ("int32", "float16"),
+        ("int32", "int8"),
+    }
+)
+_FIXPIPE_910B = "AscendC API, Fixpipe, QuantMode_t of dav-2201 (F322F16, F322BF16, DEQF16, REQ8)"
+_FIXPIPE_950 = "tilelang 0.1.15, src/ascend/op/copy.cc, pre-quantisation codes"
 
 
 def _copies(paths: frozenset[Path]) -> frozenset[tuple[Memory, Memory]]:
@@ -162,7 +186,10 @@ ASCEND910B = Chip(
     },
     aliases=("910b", "a2", "a3"),
     alignments=_ALIGNMENTS,
-    copies=_copies(_PATHS_910B | _VIRTUAL_910B),
+    copies=_copies((_PATHS_910B | _VIRTUAL_910B) - _NOT_WRITTEN),
+    copies_source=_WRITTEN_910B,
+    by_workspace=frozenset((path.src, path.dst) for path in _VIRTUAL_910B),
+    sync=SyncLimits(Fact(8, _EVENTS), Fact(16, _FLAGS), Fact(15, _FLAGS)),
 )
 
 ASCEND950 = Chip(
@@ -197,7 +224,15 @@ ASCEND950 = Chip(
     },
     aliases=("950", "a5"),
     alignments=_ALIGNMENTS,
-    copies=_copies(_PATHS_950),
+    copies=_copies(_PATHS_950 - _NOT_WRITTEN),
+    copies_source=_WRITTEN_950,
+    sync=SyncLimits(
+        Fact(8, _EVENTS),
+        Fact(16, _FLAGS),
+        Fact(15, _FLAGS),
+        pair_flags=Fact(32, _PAIR_FLAGS),
+        mutexes=Fact(32, _MUTEX),
+    ),
     default=True,
 )
 
@@ -210,10 +245,6 @@ _MACHINE_910B = Machine(
     vector_bytes=Fact(256, _PYPTO),
     ub_banks=Fact(64, _PYPTO),
     ub_bank_bytes=Fact(4 * _KB, _PYPTO),
-    event_ids=Fact(8, _EVENTS),
-    cross_core_flags=Fact(16, _FLAGS),
-    flag_counter=Fact(15, _FLAGS),
-    mutexes=None,
     parts=(
         Part("910B1, 910B2, 9381, 9382, 9391, 9392", 24, 48, _SPEC),
         Part("910B3, 910B4, 9362, 9372", 20, 40, _SPEC),
@@ -229,6 +260,8 @@ _MACHINE_910B = Machine(
         Memory.L0C: (Format.L0C,),
     },
     formats_source=_FORMATS,
+    fixpipe=_FIXPIPE_BOTH,
+    fixpipe_source=_FIXPIPE_910B,
 )
 
 _MACHINE_950 = Machine(
@@ -240,10 +273,6 @@ _MACHINE_950 = Machine(
     vector_bytes=Fact(256, _VECTOR_950),
     ub_banks=Fact(64, _VECTOR_950),
     ub_bank_bytes=Fact(4 * _KB, _VECTOR_950),
-    event_ids=Fact(8, _EVENTS),
-    cross_core_flags=Fact(16, _FLAGS),
-    flag_counter=Fact(15, _FLAGS),
-    mutexes=Fact(32, _MUTEX),
     parts=(
         Part("9581 to 958d", 32, 64, _SPEC_950),
         Part("957x", 28, 56, _SPEC_950),
@@ -263,6 +292,8 @@ _MACHINE_950 = Machine(
         Memory.L0B_SCALE: (Format.SCALE,),
     },
     formats_source=_LAYOUTS,
+    fixpipe=_FIXPIPE_BOTH | {("float32", "float8_e4m3fn"), ("float32", "int16")},
+    fixpipe_source=_FIXPIPE_950,
 )
 
 CHIPS: tuple[Chip, ...] = (ASCEND910B, ASCEND950)
