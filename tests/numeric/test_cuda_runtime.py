@@ -228,3 +228,21 @@ def test_python_threads_call_one_kernel(cuda, returning):
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(one, range(200)))
+
+
+def test_the_profiler_makes_tensors_and_takes_times_on_the_device(cuda):
+    @T.prim_func
+    def double(A: T.Tensor((512, 512), "float32"), B: T.Tensor((512, 512), "float32")):
+        with T.Kernel(512, threads=128) as b:
+            for i in T.Parallel(512):
+                B[b, i] = A[b, i] * 2.0
+
+    profiler = tilelang.compile(double, out_idx=-1, target="cuda").get_profiler()
+    assert profiler.make_inputs()[0].is_cuda
+    profiler.assert_allclose(lambda a: a * 2)
+    with pytest.raises(AssertionError, match="elements differ"):
+        profiler.assert_allclose(lambda a: a * 3)
+    times = {b: profiler.do_bench(backend=b, rep=5) for b in ("event", "cudagraph", "cupti")}
+    assert all(1e-4 < t < 1.0 for t in times.values()), times
+    wall = profiler.do_bench(backend="wall", rep=5, quantiles=[0.0, 1.0])
+    assert times["cupti"] < wall[1]

@@ -1,14 +1,14 @@
-"""`do_bench`: how long a function takes, by the wall clock."""
+"""`do_bench`: how long a function takes, by the device's clock where one works, else the wall's."""
 
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilelang.errors import TileNotImplementedError, TileValueError, error
+from tilelang.profiler import device as cuda
 
 _MODES: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
@@ -17,29 +17,14 @@ _MODES: dict[str, Callable[[Sequence[float]], float]] = {
     "median": statistics.median,
 }
 
-
-# Ways to take the time of device work. Without such work, all of them are the wall's clock.
-_WALL = ("event", "wall")
-_BACKENDS = (*_WALL, "cupti", "cudagraph")
-
-
-def _on_cuda() -> bool:
-    """Whether the program has begun to use a CUDA device through torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_initialized()
-
-
-def _synchronize() -> None:
-    """Wait for the CUDA device that torch uses, if the program has begun to use one."""
-    if _on_cuda():
-        sys.modules["torch"].cuda.synchronize()
+_BACKENDS = ("wall", *cuda.CLOCKS)
 
 
 def _once(fn: Callable[[], Any]) -> float:
-    _synchronize()
+    cuda.synchronize()
     start = time.perf_counter()
     fn()
-    _synchronize()
+    cuda.synchronize()
     return (time.perf_counter() - start) * 1e3
 
 
@@ -60,15 +45,17 @@ def do_bench(
     """Milliseconds per call of `fn`: the `return_mode` (mean, min, max, median) of the calls timed.
 
     `warmup` and `rep` are milliseconds to spend, `_n_warmup` and `_n_repeat` numbers of calls that
-    replace them. With `quantiles`, a list of them. The clock is the wall's, waiting for the device
-    around each call; 'cupti' and 'cudagraph' are the same where no device works, and refused where
-    one does. Caches are not flushed. ValueError for another
-    `return_mode`, NotImplementedError for a backend or device that is not built.
+    replace them. With `quantiles`, a list of them. Where a CUDA device works, 'event' takes the
+    time between events around each call, 'cudagraph' that of a call in a graph of them, 'cupti'
+    that of its kernels alone, the mean of all calls; `cache_size` MiB are written before each, so
+    that it finds the level-2 cache cold. Elsewhere, and with 'wall', the clock is the wall's, and
+    caches are not flushed. ValueError for another `return_mode`, NotImplementedError for a backend
+    or device that is not built.
     """
     if return_mode not in _MODES:
         words = ", ".join(_MODES)
         raise error("value", "return_mode of do_bench", expected=words, got=repr(return_mode))
-    if backend not in _BACKENDS or (backend not in _WALL and _on_cuda()) or device is not None:
+    if backend not in _BACKENDS or device is not None:
         raise error(
             "option",
             f"do_bench with backend={backend!r}, device={device!r}",
@@ -81,7 +68,9 @@ def do_bench(
     guess = max(_once(fn), 1e-3) if warmup else max(first, 1e-3)
     for _ in range(_n_warmup or int(warmup / guess)):
         fn()
-    times = [_once(fn) for _ in range(_n_repeat or max(1, int(rep / guess)))]
+    count = _n_repeat or max(1, int(rep / guess))
+    clock = cuda.CLOCKS.get(backend) if cuda.in_use() else None
+    times = clock(fn, count, cache_size << 20) if clock else [_once(fn) for _ in range(count)]
     if quantiles is not None:
         ordered = sorted(times)
         return [ordered[min(len(ordered) - 1, int(q * len(ordered)))] for q in quantiles]

@@ -27,7 +27,7 @@ class KernelParam:
 
 
 class Profiler:
-    """Runs one kernel on made-up inputs. torch makes the tensors, on the CPU."""
+    """Runs one kernel on made-up inputs. torch makes the tensors, where the kernel takes them."""
 
     def __init__(
         self, kernel: JITKernel, supply_type: TensorSupplyType = TensorSupplyType.Auto
@@ -48,7 +48,9 @@ class Profiler:
     def make_inputs(self, sizes: Mapping[str, int] | None = None) -> list[Any]:
         """One tensor per input. ValueError for a scalar parameter or a size that is not given."""
         known = {Var(name, DType("int32")): n for name, n in (sizes or {}).items()}
-        supply = get_tensor_supply(self.supply_type)
+        target = self.kernel.resolved_target
+        on_device = target.mode == "native" and target.backend == "cuda"
+        supply = get_tensor_supply(self.supply_type, "cuda" if on_device else "cpu")
         made: list[Any] = []
         for p in self._inputs:
             if p.buffer is None:

@@ -44,10 +44,16 @@ def _integers(torch: Any, element: DType, shape: list[int]) -> Any:
     return torch.randint(low, high, shape).to(stored)
 
 
+def _usual_device(torch: Any) -> str:
+    """Where kernels of the default target take their tensors."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def get_tensor_supply(
-    supply_type: TensorSupplyType = TensorSupplyType.Integer,
+    supply_type: TensorSupplyType = TensorSupplyType.Integer, device: Any = None
 ) -> Callable[[Any], Any]:
-    """A function that makes a torch tensor for a parameter with `shape` and `dtype`.
+    """A function that makes a torch tensor for a parameter with `shape` and `dtype`, on a device:
+    without one the GPU if torch has one, else the CPU.
 
     ValueError for a shape that is not all ints. `Auto` is uniform in (-1, 1) for float16, bfloat16
     and float32, and `Integer` for other types.
@@ -66,11 +72,12 @@ def get_tensor_supply(
             )
         element = DType(dtype(param.dtype))
         kind = supply_type
+        place = _usual_device(torch) if device is None else device
         if kind is TensorSupplyType.Auto:
             wide = element in ("float16", "bfloat16", "float32")
             kind = TensorSupplyType.Uniform if wide else TensorSupplyType.Integer
         if kind is TensorSupplyType.Integer:
-            return _integers(torch, element, shape)
+            return _integers(torch, element, shape).to(place)
         stored = element.as_torch()
         make: dict[TensorSupplyType, Callable[[], Any]] = {
             TensorSupplyType.Zero: lambda: torch.zeros(shape),
@@ -82,7 +89,7 @@ def get_tensor_supply(
         drawn = (TensorSupplyType.Uniform, TensorSupplyType.Normal)
         if element == "int8" and kind in drawn:
             kind = TensorSupplyType.One
-        return make[kind]().to(stored)
+        return make[kind]().to(stored).to(place)
 
     return supply
 
