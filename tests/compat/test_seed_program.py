@@ -228,9 +228,9 @@ def test_a_freed_buffer_leaves_its_columns_to_the_next():
     @T.prim_func
     def kernel(A: T.Tensor((128, 128), "float16")):
         with T.Kernel(1, threads=128):
-            one = T.alloc_tmem((128, 256), "float32")
+            one = T.alloc_tmem((128, 512), "float32")
             T.deallocate_tmem(one)
-            T.alloc_tmem((128, 512), "float32")
+            T.alloc_tmem((128, 256), "float32")
 
     tilelang.compile(kernel, target="emulate:sm_100a")
 

@@ -152,6 +152,31 @@ def test_a_freed_buffer_does_not_add_up():
     assert Severity.ERROR not in severities(two(512, 256, freed=True), "emulate:sm_100a")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "loops", "legal"),
+    [
+        ((256, 512), False, False),  # the second is wider than what was allocated before
+        ((512, 256), False, True),
+        ((64, 64), True, True),
+        ((64, 32), True, False),  # the next round begins with 64 after 32
+    ],
+)
+def test_no_allocation_is_wider_than_one_before(sizes, loops, legal):
+    @T.prim_func
+    def kernel():
+        with T.Kernel(1, threads=128):
+            for _ in T.serial(2 if loops else 1):
+                first = T.alloc_tmem((128, sizes[0]), "float32")
+                T.deallocate_tmem(first)
+                second = T.alloc_tmem((128, sizes[1]), "float32")
+                T.deallocate_tmem(second)
+
+    wrong = [d for d in found(kernel, "emulate:sm_100a") if d.severity is Severity.ERROR]
+    assert [d.loc is not None and "more than an allocation" in d.message for d in wrong] == (
+        [] if legal else [True]
+    )
+
+
 # -- shared memory ---------------------------------------------------------------------------------
 
 

@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     scopes.frees_once,
     capacity.memories_fit,
     capacity.tensor_memory_shapes,
+    capacity.allocations_never_grow,
     divergence.all_threads_take_part,
     streams.streams_started,
     accesses.accesses_inside,

@@ -25,6 +25,7 @@ from tilelang.passes.check.report import (
     rounded_columns,
     table,
 )
+from tilelang.passes.tensor_columns import order_of
 from tilelang.scopes import DYNAMIC_SHARED, Memory, Unit
 
 
@@ -171,6 +172,35 @@ def tensor_memory_shapes(program: Program) -> Iterator[Diagnostic]:
                 got=f"{alloc.buffer.dtype}, {bits} bits",
             )
         yield from _rounding(program, alloc)
+
+
+def allocations_never_grow(program: Program) -> Iterator[Diagnostic]:
+    """A block allocates no more columns at once than the time before."""
+    target = program.target
+    capacity = target.capacity(Memory.TMEM) if target.has_memory(Memory.TMEM) else None
+    if capacity is None:
+        return
+
+    def wanted(alloc: Alloc) -> int | None:
+        if program.declared(alloc.buffer) is not Memory.TMEM:
+            return None
+        asked = columns(program, alloc.buffer)
+        return None if asked is None else rounded_columns(target, asked)
+
+    for launch in program.launches:
+        found = order_of(launch.body, wanted, capacity.amount).wider
+        if found is not None:
+            yield Diagnostic(
+                "capacity",
+                f"{found.buffer.name} takes {wanted(found)} columns of Tensor Memory, more than an"
+                " allocation before it",
+                found.loc,
+                label=program.allocated(found.buffer),
+                expected="allocations after a T.deallocate_tmem, and those of a loop, that are no"
+                " wider than those before them (PTX ISA, tcgen05.alloc)",
+                got=f"{wanted(found)} columns",
+                help="allocate the widest buffer first, or free at the end of the block",
+            )
 
 
 def _too_many_rows(program: Program, alloc: Alloc, rows: int) -> Diagnostic:

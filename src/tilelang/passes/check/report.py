@@ -25,6 +25,7 @@ from tilelang.passes.check.program import (
     shape_text,
 )
 from tilelang.passes.check.walk import DEFAULT_THREADS
+from tilelang.passes.tensor_columns import columns_asked
 from tilelang.scopes import Memory, Unit, facts, is_static
 
 CELL_BITS = 32
@@ -278,20 +279,14 @@ def _ceildiv(a: int, b: int) -> int:
 def columns(program: Program, buffer: Buffer) -> int | None:
     """The columns of Tensor Memory that the shape needs; None where the last axes are not known.
 
-    The second to last axis runs over the lanes, all others along the columns. An accumulator's
-    element takes a whole 32-bit cell, 16-bit ones too (PTX ISA: tcgen05.ld and st pack and unpack
-    them with .pack::16b and .unpack::16b); only operand A lies packed.
+    The second to last axis runs over the lanes, all others along the columns.
     """
     count = element_count(buffer)
     lanes = int_value(buffer.shape[-2]) if buffer.rank > 1 else 1
     if count is None or not lanes:
         return None if count is None else 0
-    per_lane = count // lanes
-    roles = program.gemm_roles(buffer)
-    packed = "a" in roles and "c" not in roles
     bits = buffer.dtype.bits * buffer.dtype.lanes
-    cell = bits if packed else max(bits, CELL_BITS)
-    return -(-per_lane * cell // CELL_BITS)
+    return columns_asked(count, lanes, bits, program.gemm_roles(buffer))
 
 
 def rounded_columns(target: Target, asked: int) -> int:

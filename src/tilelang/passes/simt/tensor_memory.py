@@ -9,6 +9,7 @@ how it lies (`Cells`) and which variable has its address.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -67,6 +68,7 @@ from tilelang.passes.simt.launch import (
     static_shape,
 )
 from tilelang.passes.simt.operands import staged_product
+from tilelang.passes.tensor_columns import Order, columns_asked, order_of
 from tilelang.scopes import Memory
 
 U32, U64, I32 = DType("uint32"), DType("uint64"), DType("int32")
@@ -129,6 +131,7 @@ class _Planner:
     t: Threads
     target: Target
     tensors: dict[str, _Tensor] = field(default_factory=dict[str, _Tensor])
+    early: list[_Tensor] = field(default_factory=list[_Tensor])
     late: set[str] = field(default_factory=set[str])
     barriers: list[Buffer] = field(default_factory=list[Buffer])
     owner: int = 0
@@ -145,12 +148,14 @@ class _Planner:
         self.refuse(body, found)
         for alloc in found:
             self.tensors[alloc.buffer.name] = self.planned(alloc, body)
-        self.late = _after_a_free(body)
+        order = self.order(body)
+        self.early = [self.tensors[a.buffer.name] for a in order.first]
+        self.late = {a.buffer.name for a in order.later}
         self.owner = self.owning_warp(body)
         roles = next((s for s in body if isinstance(s, Roles)), None)
         made = self.part(body if roles is None else roles.consumers)
         freed = {s.buffer.name for s in statements(body) if isinstance(s, Free)}
-        kept = [x for x in self.early() if x.buffer.name not in freed]
+        kept = [x for x in self.early if x.buffer.name not in freed]
         made = (*made, *self.give_back(kept, None))
         if roles is None:
             return (*self.prologue(None), *made)
@@ -177,12 +182,15 @@ class _Planner:
 
     # The plan ------------------------------------------------------------------------------------
 
-    def early(self) -> list[_Tensor]:
-        """What is allocated when the block begins, the widest first: the hardware refuses an
-        allocation that is wider than one before it (PTX ISA, tcgen05.alloc).
-        """
-        found = [x for name, x in self.tensors.items() if name not in self.late]
-        return sorted(found, key=lambda x: -x.columns)
+    def order(self, body: Block) -> Order:
+        """What is allocated when the block begins, and what where it stands."""
+        capacity = self.target.capacity(Memory.TMEM)
+
+        def found(alloc: Alloc) -> int | None:
+            tensor = self.tensors.get(alloc.buffer.name)
+            return None if tensor is None else tensor.columns
+
+        return order_of(body, found, 0 if capacity is None else capacity.amount)
 
     def planned(self, alloc: Alloc, body: Block) -> _Tensor:
         """The columns of a buffer, and how it lies there."""
@@ -197,15 +205,11 @@ class _Planner:
             for role in "ac"
             if getattr(s, role).buffer.name == b.name
         ]
-        roles = {role for role, _ in uses}
-        only_a = roles == {"a"}
+        roles = "".join(role for role, _ in uses)
         capacity = self.target.capacity(Memory.TMEM)
-        count = shape[-1]
-        for n in shape[:-2]:
-            count *= n
-        wide = -(-count * b.dtype.bits // CELL_BITS) if only_a else count
-        columns = wide if capacity is None else capacity.rounded(wide)
-        if {"a", "c"} <= roles and b.dtype.bits < CELL_BITS:
+        asked = columns_asked(math.prod(shape), shape[-2], b.dtype.bits, roles)
+        columns = asked if capacity is None else capacity.rounded(asked)
+        if "a" in roles and "c" in roles and b.dtype.bits < CELL_BITS:
             raise error(
                 "target",
                 f"{b.name} is operand A of one product and the result of another",
@@ -216,7 +220,7 @@ class _Planner:
         lanes = {128: Lanes.FULL, 64: Lanes.HALF}.get(shape[-2])
         cells = None
         if lanes is not None:
-            batches = count // shape[-1]
+            batches = math.prod(shape[:-2])
             packed = "c" not in roles and b.dtype.bits < CELL_BITS
             cells = Cells(lanes, shape[-1], b.dtype.bits, batches, packed)
         names = self.t.names
@@ -250,7 +254,7 @@ class _Planner:
 
     def prologue(self, roles: Roles | None) -> Block:
         """Allocation, mbarriers, and the addresses."""
-        early = self.early()
+        early = self.early
         out: list[Stmt] = [x.alloc for x in early]
         out += [Alloc(x.place, loc=x.alloc.loc) for x in early]
         steps: list[Stmt] = [_allocate(x) for x in early]
@@ -439,15 +443,3 @@ def _addresses(found: Sequence[_Tensor]) -> Block:
 
 def _one(buffer: Buffer) -> Region:
     return Region(buffer, (const(0),), (const(1),))
-
-
-def _after_a_free(body: Block) -> set[str]:
-    """The buffers that are allocated after some buffer has been freed, in the order of the text."""
-    late: set[str] = set()
-    free = False
-    for s in statements(body):
-        if isinstance(s, Free):
-            free = True
-        elif free and isinstance(s, Alloc):
-            late.add(s.buffer.name)
-    return late
