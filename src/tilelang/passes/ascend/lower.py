@@ -25,9 +25,11 @@ from tilelang.ir.ascend import (
     SyncAll,
     Transfer,
     Unlock,
+    VectorFunction,
     VectorOp,
     WaitFlag,
 )
+from tilelang.ir.ascend_simd import SimdOp
 from tilelang.ir.bounds import Env
 from tilelang.ir.expr import Buffer, Expr, Var, const, int_value
 from tilelang.ir.simplify import simplify
@@ -50,6 +52,7 @@ from tilelang.ir.tile import (
 from tilelang.isa.target import Target
 from tilelang.passes.ascend import lower_copies, lower_cube, lower_vector
 from tilelang.passes.ascend.event_ids import EventIds
+from tilelang.passes.ascend.lower_functions import lower_function, lower_simd
 from tilelang.passes.ascend.step import Shared, Step
 from tilelang.passes.ascend.storage import SPACES, bytes_of, static_shape
 from tilelang.passes.build import unsupported
@@ -173,6 +176,8 @@ class AscendLowering(Lowering):
         match stmt:
             case CoreRegion():
                 return (stmt.with_(body=self.block(stmt.body, env.enter(stmt))),)
+            case VectorFunction():
+                return lower_function(self, stmt, env, self.target)
             case For():
                 return self.loop(stmt, env)
             case _:
@@ -180,6 +185,8 @@ class AscendLowering(Lowering):
 
     def simple(self, stmt: Stmt, env: Env) -> Block:
         """A statement without blocks."""
+        if isinstance(stmt, SimdOp):
+            return lower_simd(self, stmt, env)
         lower = _TILE_OPS.get(type(stmt))
         if lower is not None:
             step = Step(self.shared, stmt, env)

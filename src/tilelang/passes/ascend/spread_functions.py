@@ -28,6 +28,7 @@ from tilelang.passes.simt.launch import noted
 from tilelang.passes.simt.lower_thread_random import lower_thread_random
 from tilelang.passes.simt.plain_tiles import plain_tiles
 from tilelang.passes.simt.spread_threads import spread_threads
+from tilelang.passes.widen_arithmetic import widen_arithmetic
 from tilelang.scopes import Dialect, Memory, memory_of
 
 _PASSES: tuple[Callable[[Function, Target], Function], ...] = (
@@ -38,6 +39,7 @@ _PASSES: tuple[Callable[[Function, Target], Function], ...] = (
     demote_fragments,
     plain_tiles,
     spread_threads,
+    widen_arithmetic,
 )
 
 

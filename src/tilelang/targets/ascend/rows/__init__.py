@@ -11,11 +11,14 @@ from functools import cache
 
 from tilelang.isa.instr import Rows, table
 from tilelang.isa.rows import GENERIC
+from tilelang.isa.target import Capability
 from tilelang.scopes import Memory
 from tilelang.targets.ascend.machine import MACHINES, Format
 from tilelang.targets.ascend.rows.build import PipeRow
 from tilelang.targets.ascend.rows.copies import COPIES
 from tilelang.targets.ascend.rows.cube import cube_rows, inner_first, outer_first
+from tilelang.targets.ascend.rows.simd import SIMD
+from tilelang.targets.ascend.rows.simt import SIMT
 from tilelang.targets.ascend.rows.sync import SYNC
 from tilelang.targets.ascend.rows.vector import VECTOR
 
@@ -36,7 +39,8 @@ def rows_of(chip: str) -> Rows:
         if machine.chip.sync and machine.chip.sync.mutexes
         else {"mutex.lock", "mutex.unlock"}
     )
-    own = [*COPIES, *cube_rows(a, b), *SYNC, *VECTOR]
+    functions = [*SIMT, *SIMD] if Capability.SIMT_FUNCTION in machine.chip.capabilities else []
+    own = [*COPIES, *cube_rows(a, b), *SYNC, *VECTOR, *functions]
     return table([*GENERIC.values(), *(row for row in own if row.name not in lacking)])
 
 
