@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tilelang.dtypes import DType
+from tilelang.ir.thread import Slot
 from tilelang.isa.rows import GENERIC
 
 WARP = 32
@@ -248,18 +250,44 @@ def cp_async(m: Any, stmt: Any, mask: np.ndarray) -> None:
     values = m.read(src.array.name, where, src.count, mask)
     memory = m.env[dst.array.name]
     m.touch(memory, at[mask][:, None] + np.arange(dst.count), mask, dst.array.name, True, False)
-    m.state.setdefault("flying", []).append((dst, at, values.copy(), mask.copy()))
+    closed = m.state.setdefault("closed", np.zeros(m.count, np.int64))
+    copy = _Copy(dst, at, values.copy(), mask.copy(), closed.copy())
+    m.state.setdefault("flying", []).append(copy)
+
+
+class _Copy:
+    """A `cp.async` of some threads: those whose part is still under way, and their groups."""
+
+    def __init__(self, dst: Any, at: Any, values: Any, left: Any, group: Any) -> None:
+        self.dst, self.at, self.values, self.left, self.group = dst, at, values, left, group
+
+    def land(self, m: Any, who: np.ndarray) -> None:
+        now = self.left & who
+        if now.any():
+            self.left = self.left & ~now
+            m.write(self.dst.array.name, self.at, self.values, now)
 
 
 def cp_async_commit(m: Any, stmt: Any, mask: np.ndarray) -> None:
-    m.state.setdefault("groups", []).append(m.state.pop("flying", []))
+    m.state.setdefault("closed", np.zeros(m.count, np.int64))[mask] += 1
 
 
 def cp_async_wait(m: Any, stmt: Any, mask: np.ndarray) -> None:
-    groups = m.state.setdefault("groups", [])
-    while len(groups) > dict(stmt.imm)["count"]:
-        for dst, at, values, who in groups.pop(0):
-            m.write(dst.array.name, at, values, who)
+    closed = m.state.setdefault("closed", np.zeros(m.count, np.int64))
+    for copy in m.state.get("flying", []):
+        copy.land(m, mask & (copy.group < closed - dict(stmt.imm)["count"]))
+    m.state["flying"] = [c for c in m.state.get("flying", []) if c.left.any()]
+
+
+def cp_async_arrive(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """An arrival of each thread; its copies land when somebody waits."""
+    for t in m.threads[mask]:
+        bar = m.state["mbarriers"][_mbarrier(m, stmt.outs[0], t, mask)]
+        who = np.zeros(m.count, bool)
+        who[t] = True
+        for copy in m.state.get("flying", []):
+            bar.work.append((copy, who))
+        bar.step(m, 1, 0)
 
 
 # mbarriers and tensor copies ----------------------------------------------------------------------
@@ -270,6 +298,7 @@ class Mbarrier:
 
     def __init__(self, count: int) -> None:
         self.count, self.phase, self.left, self.bytes = count, 0, count, 0
+        self.work: list[Any] = []
 
     def step(self, m: Any, arrivals: int, size: int) -> None:
         self.left -= arrivals
@@ -312,6 +341,10 @@ def _mbarrier_wait(m: Any, stmt: Any, mask: np.ndarray) -> Iterator[None]:
     table = m.state.setdefault("mbarriers", {})
     while any(table[key].phase & 1 == p for key, p in keys):
         yield
+    for key, _ in keys:
+        for copy, who in table[key].work:
+            copy.land(m, who)
+        table[key].work = []
     m.barrier()  # more than the wait orders: races across mbarriers are not looked for
     m.last = mask
 
@@ -409,6 +442,15 @@ def nothing(m: Any, stmt: Any, mask: np.ndarray) -> None:
 # wgmma --------------------------------------------------------------------------------------------
 
 _SPANS = {0: 0, 128: 1, 64: 2, 32: 3}
+_INPUTS = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "tf32": "float32",
+    "s8": "int8",
+    "u8": "uint8",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+}
 
 
 def descriptor(m: Any, stmt: Any, mask: np.ndarray) -> None:
@@ -441,25 +483,42 @@ def _matrix(m: Any, desc: int, rows: int, deep: int, dtype: DType, turned: bool)
 
 
 def wgmma(m: Any, stmt: Any, mask: np.ndarray) -> None:
-    """One product of a warpgroup, done at once."""
+    """One product of a warpgroup, as late as may be: what it reads in registers and in shared
+    memory is looked at where its group is waited for.
+    """
+    keep = m.spread(m.eval(stmt.ins[2], mask), DType("bool"))
+    right = m.spread(m.eval(stmt.ins[1], mask), DType("uint64"))
+    own = stmt.row.endswith(".rs")
+    left = right if own else m.spread(m.eval(stmt.ins[0], mask), DType("uint64"))
+    operands = [(x, m.slot(x, mask)) for x in (stmt.outs[0], stmt.ins[0]) if isinstance(x, Slot)]
+    for start in range(0, m.count, 128):
+        if not mask[start]:
+            continue
+        w = slice(start, start + 128)
+        assert mask[w].all(), "wgmma by a part of a warpgroup"
+        sides = (int(left[start]), int(right[start]), bool(keep[start]))
+        spans = [_Words(m, w, *x) for x in operands]
+        run = partial(_multiplied, m, stmt, sides, spans)
+        m.state.setdefault(("wgmma", start), []).append(run)
+
+
+class _Words:
+    """The registers of an operand, of the threads of one warpgroup."""
+
+    def __init__(self, m: Any, w: slice, slot: Any, index: np.ndarray) -> None:
+        self.values = m.env[slot.array.name].values
+        self.at = (np.arange(m.count)[w, None], index[w, None] + np.arange(slot.count))
+        self.dtype = slot.array.type
+
+
+def _multiplied(m: Any, stmt: Any, sides: tuple[int, int, bool], spans: list[_Words]) -> None:
     from tilelang.dtypes.convert import converter
 
-    parts = stmt.row.split(".")
+    parts, imm = stmt.row.split("."), dict(stmt.imm)
     n, deep = (int(x) for x in parts[1][len("m64n") :].split("k"))
-    types = {
-        "f16": "float16",
-        "bf16": "bfloat16",
-        "tf32": "float32",
-        "s8": "int8",
-        "u8": "uint8",
-        "e4m3": "float8_e4m3fn",
-        "e5m2": "float8_e5m2",
-    }
-    ta, tb = DType(types[parts[3]]), DType(types[parts[4]])
-    out = stmt.outs[0]
-    a, b, scale = stmt.ins
-    imm = dict(stmt.imm)
-    inner = DType("float64") if out.array.type.is_float else DType("int64")
+    ta, tb = DType(_INPUTS[parts[3]]), DType(_INPUTS[parts[4]])
+    out = spans[0]
+    inner = DType("float64") if out.dtype.is_float else DType("int64")
 
     def entered(x: np.ndarray, dtype: DType) -> np.ndarray:
         if parts[3] == "tf32":
@@ -467,35 +526,42 @@ def wgmma(m: Any, stmt: Any, mask: np.ndarray) -> None:
             return x.astype(np.float64)
         return converter(dtype, inner)(np.ascontiguousarray(x))
 
-    old = converter(out.array.type, inner)(np.ascontiguousarray(_registers(m, out, mask)))
-    keep = m.spread(m.eval(scale, mask), DType("bool"))
-    right = m.spread(m.eval(b, mask), DType("uint64"))
-    left = None if "rs" in parts else m.spread(m.eval(a, mask), DType("uint64"))
-    regs = _registers(m, a, mask) if left is None else None
-    result = np.zeros((m.count, n // 2), inner.numpy)
     lane = np.arange(128)
     row = lane // 32 * 16 + lane % 32 // 4
     packed = 32 // ta.bits
+    y = _matrix(m, sides[1], n, deep, tb, imm.get("trans_b", False))
+    if len(spans) == 1:
+        x = _matrix(m, sides[0], 64, deep, ta, imm.get("trans_a", False))
+    else:
+        regs = spans[1].values[spans[1].at]
+        x = np.zeros((64, deep), ta.numpy)
+        for k in range(regs.shape[1]):
+            v, rest = k % packed, k // packed
+            x[row + 8 * (rest % 2), lane % 4 * packed + v + 4 * packed * (rest // 2)] = regs[:, k]
+    product = entered(x, ta) @ entered(y, tb).T
+    total = np.zeros((128, n // 2), inner.numpy)
+    for k in range(n // 2):
+        total[:, k] = product[row + 8 * (k // 2 % 2), k // 4 * 8 + lane % 4 * 2 + k % 2]
+    if sides[2]:
+        total += converter(out.dtype, inner)(np.ascontiguousarray(out.values[out.at]))
+    out.values[out.at] = converter(inner, out.dtype)(total)
+
+
+def wgmma_commit(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """What each warpgroup has begun is a group."""
     for start in range(0, m.count, 128):
-        if not mask[start]:
-            continue
-        w = slice(start, start + 128)
-        assert mask[w].all(), "wgmma by a part of a warpgroup"
-        y = _matrix(m, int(right[start]), n, deep, tb, imm.get("trans_b", False))
-        if left is not None:
-            x = _matrix(m, int(left[start]), 64, deep, ta, imm.get("trans_a", False))
-        elif regs is not None:
-            x = np.zeros((64, deep), ta.numpy)
-            for k in range(a.count):
-                v, rest = k % packed, k // packed
-                x[row + 8 * (rest % 2), lane % 4 * packed + v + 4 * packed * (rest // 2)] = regs[
-                    w, k
-                ]
-        product = entered(x, ta) @ entered(y, tb).T
-        for k in range(n // 2):
-            value = product[row + 8 * (k // 2 % 2), k // 4 * 8 + lane % 4 * 2 + k % 2]
-            result[w, k] = value + np.where(keep[w], old[w, k], 0)
-    m.write(out.array.name, m.slot(out, mask), converter(inner, out.array.type)(result), mask)
+        if mask[start]:
+            group = m.state.pop(("wgmma", start), [])
+            m.state.setdefault(("wgmma groups", start), []).append(group)
+
+
+def wgmma_wait(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """The oldest groups are done now."""
+    for start in range(0, m.count, 128):
+        groups = m.state.get(("wgmma groups", start), []) if mask[start] else []
+        while len(groups) > dict(stmt.imm)["count"]:
+            for run in groups.pop(0):
+                run()
 
 
 ROW_MEANINGS: dict[str, Any] = {
@@ -504,12 +570,15 @@ ROW_MEANINGS: dict[str, Any] = {
     "cp.async.bulk.commit_group": bulk_commit,
     "cp.async.bulk.wait_group": bulk_wait,
     "cp.async.bulk.wait_group.read": bulk_wait,
+    "cp.async.mbarrier.arrive.noinc": cp_async_arrive,
+    "griddepcontrol.*": nothing,
     "fence.proxy.async": fence,
     "fence.*": nothing,
     "setmaxnreg": nothing,
     "wgmma.fence": nothing,
-    "wgmma.commit_group": nothing,
-    "wgmma.wait_group": nothing,
+    "wgmma.commit_group": wgmma_commit,
+    "wgmma.wait_group": wgmma_wait,
+    "wgmma.ready": nothing,
     "wgmma.descriptor": descriptor,
     "wgmma.m64*": wgmma,
     "cp.async.cg.*": cp_async,

@@ -464,20 +464,18 @@ class Access:
         total = env.linear(at.offset)
         for i, step in zip(lead, at.strides(), strict=False):
             total = total.plus(env.linear(i).scaled(int_value(step) or 0))
-        inside = (
-            _divided(BinaryOp.FLOORMOD, column, p.panel, env) if p.panel < p.columns else column
-        )
-        chunk = _divided(BinaryOp.FLOORDIV, inside, p.group, env)
+        chunk, rest = _parted(column, p.group, env)
+        if p.panel < p.columns:
+            each = p.panel // p.group
+            panel = _divided(BinaryOp.FLOORDIV, chunk, each, env)
+            total = total.plus(env.linear(panel).scaled(p.rows * p.panel))
+            chunk = _divided(BinaryOp.FLOORMOD, chunk, each, env)
         turned = _divided(
             BinaryOp.FLOORMOD, _divided(BinaryOp.FLOORDIV, row, p.turn, env), p.span, env
         )
         chunk = simplify(Binary(BinaryOp.BITXOR, *_same(chunk, turned)), env)
         total = total.plus(env.linear(row).scaled(p.panel)).plus(env.linear(chunk).scaled(p.group))
-        total = total.plus(env.linear(_divided(BinaryOp.FLOORMOD, inside, p.group, env)))
-        if p.panel < p.columns:
-            panel = _divided(BinaryOp.FLOORDIV, column, p.panel, env)
-            total = total.plus(env.linear(panel).scaled(p.rows * p.panel))
-        return add_up(total, INT32)
+        return add_up(total.plus(env.linear(rest)), INT32)
 
     def conditions(
         self, at: Place, indices: Sequence[Expr], env: Env, path: Expr | None, lanes: int = 1
@@ -549,6 +547,26 @@ def _exact(e: Expr, env: Env) -> Expr:
 def _divided(op: BinaryOp, e: Expr, by: int, env: Env) -> Expr:
     """A quotient or remainder by a constant, simplified."""
     return simplify(Binary(op, e, Const(by, e.dtype)), env, wraps=False)
+
+
+def _parted(e: Expr, by: int, env: Env) -> tuple[Expr, Expr]:
+    """The quotient and the remainder by a constant. Terms that are multiples of it stand apart from
+    those that are less, so that what walks less than `by` elements does not occur in the quotient.
+    """
+    form = env.linear(e)
+    whole: dict[Expr, int] = {}
+    near: dict[Expr, int] = {}
+    for atom, factor in form.terms.items():
+        known = env.bounds(atom)
+        multiple = factor * known.modulus % by == 0 and factor * known.residue % by == 0
+        (whole if multiple else near)[atom] = factor
+    base = form.const // by * by
+    low = Form(near, form.const - base)
+    first, last = env.analysis.form_span(low)
+    if first < 0 or last >= by:
+        return _divided(BinaryOp.FLOORDIV, e, by, env), _divided(BinaryOp.FLOORMOD, e, by, env)
+    high = add_up(Form(whole, base), e.dtype)
+    return _divided(BinaryOp.FLOORDIV, high, by, env), add_up(low, e.dtype)
 
 
 def _same(a: Expr, b: Expr) -> tuple[Expr, Expr]:

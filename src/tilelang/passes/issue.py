@@ -15,6 +15,11 @@ from tilelang.ir.tile import Block, Stmt, Store, TileOp
 PLACEMENT = "placement"
 """The kind of the annotation that says how tiles lie in shared memory (`Placement.key`)."""
 
+FED = "fed"
+"""The kind of the annotation that names tiles that units of the chip read: who writes them orders
+that before what the units do.
+"""
+
 ASYNC = (("async", True),)
 """The hint on a `Write` that the hardware may carry it out on its own, until the group that it
 belongs to is waited for.
@@ -53,6 +58,29 @@ class TensorBox(Node):
     buffer: Buffer = operand()
     box: tuple[int, ...] = attr()
     swizzle: int = attr()
+
+
+class Handover(Stmt):
+    """`body` tells others that nobody here reads `tiles` any more."""
+
+    tiles: tuple[Region, ...] = operand(effect=Effect.READ)
+    body: Block = body()
+
+
+class Started(Stmt):
+    """A product that is under way from here on, until a `Completed`."""
+
+    body: Block = body()
+
+
+class Completed(Stmt):
+    """At most `count` products of a warpgroup are under way; what the others use is `fragments` in
+    registers and `tiles` in shared memory.
+    """
+
+    count: int = attr()
+    fragments: tuple[Buffer, ...] = operand(effect=Effect.UPDATE)
+    tiles: tuple[Region, ...] = operand(effect=Effect.READ)
 
 
 class Roles(Stmt):

@@ -14,10 +14,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
-from tilelang.ir.expr import BinaryOp, Buffer, Expr, Load, const, int_value
+from tilelang.ir.expr import INT32, BinaryOp, Buffer, Expr, Load, const, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.special import Collective
-from tilelang.ir.sync import AsyncGemm, MmaArrive, SyncWarp
+from tilelang.ir.sync import AsyncGemm, MmaArrive, NamedArrive, SyncWarp
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
@@ -39,14 +39,17 @@ from tilelang.ir.tile import (
 from tilelang.isa.target import Target
 from tilelang.layout.placement import Placement, conflict_free
 from tilelang.layout.spread import Spread, agree
-from tilelang.passes.build import Names, both, compare, map_bodies, map_statements
+from tilelang.passes.build import Names, as_type, both, compare, map_bodies, map_statements
 from tilelang.passes.issue import (
     ARM,
+    FED,
     PLACEMENT,
     Arm,
     AsyncStore,
+    Completed,
     Issue,
     Roles,
+    Started,
     TensorLoad,
     TensorStore,
 )
@@ -58,14 +61,22 @@ from tilelang.passes.simt.infer_layouts import infer_layouts
 from tilelang.passes.simt.launch import Note, Threads, noted, refused, static_shape
 from tilelang.passes.simt.matrix import Tensor, lower_tensor, tensor
 from tilelang.passes.simt.nests import Nests, Storage
+from tilelang.passes.simt.overlap import overlapped
 from tilelang.passes.simt.products import plain_product
 from tilelang.passes.simt.reductions import lower_reduce
 from tilelang.passes.simt.software_pipeline import byte_size
-from tilelang.passes.simt.tma_store import is_possible
 from tilelang.passes.simt.tcgen05 import lower_arrival, lower_product, shared_operands, unit_tiles
 from tilelang.passes.simt.tensor_memory import tensors_of
 from tilelang.passes.simt.tensor_moves import fragment_spread, lower_move
-from tilelang.passes.simt.warpgroup import Group, group, lower_group, tile_placement
+from tilelang.passes.simt.tma_store import is_possible
+from tilelang.passes.simt.warp_specialize import PRODUCERS
+from tilelang.passes.simt.warpgroup import (
+    Group,
+    group,
+    lower_completed,
+    lower_group,
+    tile_placement,
+)
 from tilelang.passes.varying import Varying
 from tilelang.scopes import Memory
 
@@ -83,7 +94,8 @@ def spread_threads(fn: Function, target: Target) -> Function:
         if roles is not None:
             threads.barrier = 1
         threads.tensors = tensors_of(stmt.body)
-        threads.unit_tiles = unit_tiles(stmt.body)
+        threads.unit_tiles = unit_tiles(stmt.body) | _fed(stmt.body)
+        threads.arrived = _arrived(stmt.body)
         body = _Part(threads, target, _own_allocations(threads, stmt.body)).lower()
         notes.extend(threads.notes)
         extents = threads.extents
@@ -96,6 +108,9 @@ def spread_threads(fn: Function, target: Target) -> Function:
 
 
 S = TypeVar("S", bound=Stmt)
+
+BULK = "cp.async.bulk"
+"""How the rows of bulk copies begin; their first out is the tile that they bring."""
 
 REGISTERS = 65536
 """32-bit registers of an SM."""
@@ -112,8 +127,25 @@ MOST_SHARED = 48 * 1024
 SLACK = 4096
 """Bytes kept free for what passes need, such as barriers and exchanges."""
 
-FEW = 24
-"""Registers of a thread that only issues copies: the least that `setmaxnreg` gives."""
+FEW, MOST_REGISTERS = 24, 240
+"""Registers of a thread that only issues copies, the least that `setmaxnreg` gives, and the most
+that one takes which multiplies.
+"""
+
+
+def _fed(body: Block) -> frozenset[str]:
+    """The tiles that tensor copies read."""
+    marks = [s for s in statements(body) if isinstance(s, Annotate) and s.kind == FED]
+    return frozenset(b.name for s in marks for b in s.buffers)
+
+
+def _arrived(body: Block) -> frozenset[str]:
+    """The tiles that tensor copies alone write."""
+    loads = [s for s in statements(body) if isinstance(s, Issue) and s.row.startswith(BULK)]
+    found = {s.outs[0].buffer.name for s in loads if s.outs}
+    return frozenset(
+        found - {b.name for s in statements(body) if not isinstance(s, Issue) for b in written(s)}
+    )
 
 
 def _own_allocations(threads: Threads, body: Block) -> Block:
@@ -163,13 +195,9 @@ class _Part:
             if isinstance(s, Annotate) and s.kind == PLACEMENT
             for b in s.buffers
         }
-        self.arrived = {
-            s.outs[0].buffer.name
-            for s in statements(body)
-            if isinstance(s, Issue) and s.row.startswith("cp.async.bulk.tensor") and s.outs
-        }
+        self.arrived = threads.arrived
         self.wanted: dict[str, Spread] = {}
-        body = self.expanded(body)
+        body = overlapped(self.expanded(body), self.products, threads, self.registers())
         seeds = [v for v, n in zip(launch.thread_vars, threads.extents, strict=True) if n > 1]
         self.varying = Varying(body, seeds, threads.is_private, threads.roots)
         self.layouts = infer_layouts(threads, body, self.wanted)
@@ -226,13 +254,15 @@ class _Part:
         """
         capacity = self.target.capacity(Memory.SHARED)
         most = MOST_SHARED if capacity is None else capacity.amount
-        if self.arms or self.t.count < math.prod(self.t.extents):
-            return lambda later, depth: 0  # what other arms need is not known here
+        arms = [s for s in statements(self.t.launch.body) if isinstance(s, Arm)]
         sizes = {
             s.buffer.name: byte_size(s.buffer)
-            for s in statements(self.body)
+            for s in statements(self.t.launch.body if arms else self.body)
             if isinstance(s, Alloc) and self.t.memory(s.buffer) is Memory.SHARED
         }
+        if arms:  # each has its share of what nobody uses at any time
+            share = (most - sum(sizes.values()) - SLACK) // len(arms)
+            return lambda later, depth: share
 
         def free(later: Sequence[Block], depth: int) -> int:
             if depth:
@@ -351,28 +381,43 @@ class _Part:
                 made = self.nests.lower(stmt)
             case Reduce():
                 made = lower_reduce(self.nests, stmt)
-            case Gemm():
-                made = self.product(stmt)
-            case AsyncGemm():
-                made = lower_product(stmt, self.t, frozenset(self.arrived | self.fed))
-            case MmaArrive():
-                made = lower_arrival(stmt, self.t)
-            case TensorLoad():
-                made = lower_move(stmt, self.t, self.storage.registers[stmt.dst.buffer.name])
-            case TensorStore():
-                made = lower_move(stmt, self.t, self.storage.registers[stmt.src.buffer.name])
             case Roles():
                 made = self.roles(stmt)
             case Collective():
                 made = lower_collective(self.loaded(stmt), self.t)
             case SyncThreads() | SyncWarp():
                 made = (self.barrier(stmt),)
+            case NamedArrive():
+                made = (self.arrival(stmt),)
             case If() | For() | While():
                 made = self.control(stmt, apart)
             case Store() | StoreVector() | Print():
                 made = self.single(stmt, apart)
+            case Started():
+                made = self.block(stmt.body, apart=apart)
             case _:
-                made = self.other(stmt, apart)
+                unit = self.unit(stmt)
+                made = self.other(stmt, apart) if unit is None else unit
+        return made
+
+    def unit(self, stmt: Stmt) -> Block | None:
+        """A statement of the matrix units; None for others."""
+        registers = self.storage.registers
+        match stmt:
+            case Gemm():
+                made = self.product(stmt)
+            case Completed():
+                made = lower_completed(stmt, registers)
+            case AsyncGemm():
+                made = lower_product(stmt, self.t, frozenset(self.arrived | self.fed))
+            case MmaArrive():
+                made = lower_arrival(stmt, self.t)
+            case TensorLoad():
+                made = lower_move(stmt, self.t, registers[stmt.dst.buffer.name])
+            case TensorStore():
+                made = lower_move(stmt, self.t, registers[stmt.src.buffer.name])
+            case _:
+                made = None
         return made
 
     def other(self, stmt: Stmt, apart: bool) -> Block:
@@ -396,11 +441,7 @@ class _Part:
         producers = stmt.producers
         units = any(isinstance(job, Group) for job in self.products.values())
         if units and self.t.count > stmt.threads:
-            # They come from what the block got when it began, which is rounded down for each thread.
-            every = self.t.count + stmt.threads
-            pool = REGISTERS // every // 8 * 8 * every
-            most = (pool - FEW * stmt.threads) // self.t.count // 8 * 8
-            more = (("step", "inc"), ("registers", min(most, 240)))
+            more = (("step", "inc"), ("registers", self.registers()))
             less = (("step", "dec"), ("registers", FEW))
             consumers = (Issue("setmaxnreg", (), (), imm=more), *consumers)
             producers = (Issue("setmaxnreg", (), (), imm=less), *producers)
@@ -410,6 +451,16 @@ class _Part:
         # of loops were, all of which have then been handed over.
         others = compare(BinaryOp.GE, self.t.index, self.t.count)
         return (If(others, producers, orelse=consumers, loc=stmt.loc),)
+
+    def registers(self) -> int:
+        """How many registers each thread has that multiplies; a warpgroup that only issues copies
+        needs few.
+        """
+        # They come from what the block got when it began, which is rounded down for each thread.
+        every = self.t.count + PRODUCERS
+        pool = REGISTERS // every // 8 * 8 * every
+        share = (pool - FEW * PRODUCERS) // max(self.t.count, 1) // 8 * 8
+        return min(share, MOST_REGISTERS)
 
     def control(self, stmt: If | For | While, apart: bool) -> Block:
         """Control flow around statements."""
@@ -432,10 +483,20 @@ class _Part:
             return Issue("bar.warp.sync", (), (), imm=(("mask", mask & FULL),), loc=stmt.loc)
         number = self.t.barrier if stmt.barrier_id is None else int_value(stmt.barrier_id)
         count = self.t.count if stmt.arrive_count is None else int_value(stmt.arrive_count)
-        if number is None or count is None:
-            raise refused(stmt, "a barrier whose number is known at run time only")
-        imm = (("id", number), ("threads", count))
-        return Issue("barrier.sync", (), (), imm=imm, loc=stmt.loc)
+        if number is not None and count is not None:
+            imm = (("id", number), ("threads", count))
+            return Issue("barrier.sync", (), (), imm=imm, loc=stmt.loc)
+        given = (stmt.barrier_id or const(self.t.barrier), stmt.arrive_count or const(self.t.count))
+        return Issue("barrier.sync.value", (), tuple(as_type(x, INT32) for x in given), loc=stmt.loc)
+
+    def arrival(self, stmt: NamedArrive) -> Stmt:
+        """An arrival at a barrier without a wait."""
+        number, count = int_value(stmt.barrier_id), int_value(stmt.thread_count)
+        if number is not None and count is not None:
+            imm = (("id", number), ("threads", count))
+            return Issue("barrier.arrive", (), (), imm=imm, loc=stmt.loc)
+        given = (as_type(x, INT32) for x in (stmt.barrier_id, stmt.thread_count))
+        return Issue("barrier.arrive.value", (), tuple(given), loc=stmt.loc)
 
     def single(self, stmt: Store | StoreVector | Print, apart: bool) -> Block:
         """Single elements: by each thread where threads differ, else by the first one."""

@@ -58,7 +58,7 @@ from tilelang.passes.build import (
     minus,
     plus,
 )
-from tilelang.passes.issue import Arm, Issue, Roles
+from tilelang.passes.issue import Arm, Handover, Issue, Roles
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements, written
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted
@@ -106,12 +106,15 @@ class _Tile:
     copy: Copy
     buffer: Buffer
 
+    def region(self, stage: Expr) -> Region:
+        """The tile of a stage."""
+        dst = self.copy.dst
+        return Region(self.buffer, (stage, *dst.mins), (const(1), *dst.extents), loc=dst.loc)
+
     def boxes(self, stage: Expr, copy: Renamer | None = None) -> Boxes:
         """The boxes of a stage; they exist, since `faults` has found nothing."""
-        dst, src = self.copy.dst, self.copy.src
-        mins, extents = (stage, *dst.mins), (const(1), *dst.extents)
-        tile = Region(self.buffer, mins, extents, loc=dst.loc)
-        found = boxes(tile, src if copy is None else cast("Region", copy.of(src)))
+        src = self.copy.src
+        found = boxes(self.region(stage), src if copy is None else cast("Region", copy.of(src)))
         assert isinstance(found, Boxes)
         return found
 
@@ -382,10 +385,11 @@ class _Specialize:
         """Every warp says that it has read a stage."""
         lane = Binary(BinaryOp.FLOORMOD, self.t.index, const(WARP))
         arrive = Issue("mbarrier.arrive", (_barrier(b.empty, stage),), (), loc=stmt.loc)
-        return (
+        body = (
             Issue("bar.warp.sync", (), (), imm=(("mask", 0xFFFFFFFF),), loc=stmt.loc),
             If(compare(BinaryOp.EQ, lane, 0), (arrive,), loc=stmt.loc),
         )
+        return (Handover(tuple(t.region(stage) for t in b.tiles), body, loc=stmt.loc),)
 
     def producers(self, body: Block, found: dict[int, _Loop]) -> Block:
         """The copies, and the control flow around them."""

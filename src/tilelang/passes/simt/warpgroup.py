@@ -32,7 +32,7 @@ from tilelang.isa.target import Capability, Target
 from tilelang.layout.placement import GROUP, Placement, paneled
 from tilelang.layout.spread import Digit, Spread
 from tilelang.passes.build import plus, static_extents, times
-from tilelang.passes.issue import READ, Issue, Span
+from tilelang.passes.issue import READ, Completed, Issue, Span
 from tilelang.passes.simt.launch import Threads, static_shape
 from tilelang.passes.simt.switches import is_off
 from tilelang.scopes import Memory
@@ -225,10 +225,22 @@ def _legal(n: int, whole: bool) -> bool:
 def lower_group(
     job: Group, t: Threads, registers: Mapping[str, Buffer], arrived: frozenset[str]
 ) -> Block:
-    """What one thread does of a product; of the tiles in `arrived` all writes are ordered before
-    what the unit reads, so that no fence is needed here.
+    """What one thread does to begin a product; of the tiles in `arrived` all writes are ordered
+    before what the unit reads, so that no fence is needed here.
     """
     return _Writer(job, t, registers, arrived).lower()
+
+
+def lower_completed(stmt: Completed, registers: Mapping[str, Buffer]) -> Block:
+    """The wait for products. Their registers are given back, and tiles count as read until here."""
+    imm = (("count", stmt.count),)
+    out: list[Stmt] = [Issue("wgmma.wait_group", (), (), imm=imm, loc=stmt.loc)]
+    if stmt.count:  # a wait for all gives back all registers
+        for buffer in stmt.fragments:
+            mine = registers[buffer.name]
+            span = Span(mine, const(0), int_value(mine.shape[0]) or 0)
+            out.append(Issue("wgmma.ready", (span,), (), loc=stmt.loc))
+    return (*out, *(Issue(READ, (), (r,), loc=stmt.loc) for r in stmt.tiles))
 
 
 class _Writer:
@@ -245,7 +257,7 @@ class _Writer:
         self.column = t.digit(GROUP_THREADS * job.down, job.across) if job.across > 1 else const(0)
 
     def lower(self) -> Block:
-        """Fences, descriptors, the products of all steps along K, and the wait for them."""
+        """Fences, descriptors, and the products of all steps along K."""
         job, stmt = self.job, self.stmt
         own_a = stmt.a.buffer.name in self.registers
         tiles = [stmt.b] if own_a else [stmt.a, stmt.b]
@@ -265,7 +277,6 @@ class _Writer:
             for block in range(job.blocks)
         ]
         out.append(Issue("wgmma.commit_group", (), (), loc=self.loc))
-        out.append(Issue("wgmma.wait_group", (), (), imm=(("count", 0),), loc=self.loc))
         return tuple(out)
 
     def product(self, step: int, block: int, a_first: list[Var], b_first: Var) -> Stmt:
