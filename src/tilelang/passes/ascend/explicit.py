@@ -1,0 +1,32 @@
+"""From a kernel as an author writes it to an explicit one: the passes of Ascend cores, in order.
+
+What enters: a function of an Ascend dialect with the attribute of `settings.py`. What leaves: an
+explicit function (`ir/ascend.py`). Each entry says what holds after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilelang.ir.tile import Function
+from tilelang.isa.target import Target
+from tilelang.passes.ascend.infer_scopes import infer_scopes
+from tilelang.passes.ascend.insert_sync import insert_sync
+from tilelang.passes.ascend.plan_memory import plan_memory
+from tilelang.passes.ascend.split_cores import split_cores
+
+Pass = Callable[[Function, Target], Function]
+
+EXPLICIT: tuple[Pass, ...] = (
+    infer_scopes,  # every buffer has one memory
+    plan_memory,  # every buffer on chip has its bytes
+    insert_sync,  # pipes and cores wait for each other where the settings ask for it
+    split_cores,  # a region for each kind of core
+)
+
+
+def explicit(fn: Function, target: Target) -> Function:
+    """The explicit function that does what `fn` says."""
+    for one in EXPLICIT:
+        fn = one(fn, target)
+    return fn

@@ -1,0 +1,203 @@
+"""What must wait for what in one block of statements, and what each agent knows by then.
+
+What enters: for each statement of a block, the accesses inside it. What leaves: `Need`s, the fewest
+waits from which the order of all accesses that touch one byte follows. Time is counted in
+statements; an agent that waits for another knows what that one knew when it raised the flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tilelang.ir.ascend import PIPES_OF, Core
+from tilelang.passes.ascend.effects import Access, Agent, agent
+
+Matters = Callable[[Access, Access], bool]
+
+
+@dataclass(frozen=True)
+class Need:
+    """One wait: `waiter` goes on with statement `at` of a block when `doer` has done statement
+    `after`; `carried`, that of the round before.
+    """
+
+    doer: Agent
+    waiter: Agent
+    after: int
+    at: int
+    carried: bool = False
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it is between two cores."""
+        return self.doer.core is not self.waiter.core
+
+
+@dataclass
+class Known:
+    """What each agent knows to be done of each other, as a number of statements.
+
+    Statement k of the first round ends at time k + 1, of the second at `count` + k + 1.
+    """
+
+    count: int
+    now: dict[tuple[Agent, Agent], int] = field(default_factory=dict[tuple[Agent, Agent], int])
+    after: dict[int, dict[tuple[Agent, Agent], int]] = field(
+        default_factory=dict[int, dict[tuple[Agent, Agent], int]]
+    )
+
+    def time(self, k: int, turn: int) -> int:
+        """When statement `k` of a round ends."""
+        return turn * self.count + k + 1
+
+    def has(self, need: Need, turn: int) -> bool:
+        """Whether the waiter knows what it is to wait for, done in round `turn`."""
+        return self.now.get((need.waiter, need.doer), 0) >= self.time(need.after, turn)
+
+    def learn(self, need: Need, turn: int) -> None:
+        """The waiter has waited for what was done in round `turn`."""
+        end = self.time(need.after, turn)
+        then = self.after.get(end, self.now)
+        told = {who: t for (knower, who), t in then.items() if knower == need.doer}
+        told[need.doer] = max(end, told.get(need.doer, 0))
+        for waiter in waiters(need):
+            for who, t in told.items():
+                if who != waiter:
+                    self.now[waiter, who] = max(t, self.now.get((waiter, who), 0))
+
+    def meet(self, core: Core, end: int) -> None:
+        """All pipes of a core have waited for each other at a time."""
+        pipes = [agent(core, p) for p in PIPES_OF[core]]
+        told: dict[Agent, int] = dict.fromkeys(pipes, end)
+        for (knower, who), t in self.now.items():
+            if knower in told:
+                told[who] = max(t, told.get(who, 0))
+        for waiter in pipes:
+            for who, t in told.items():
+                if who != waiter:
+                    self.now[waiter, who] = max(t, self.now.get((waiter, who), 0))
+
+    def finish(self, k: int, turn: int) -> None:
+        """Statement `k` has ended."""
+        self.after[self.time(k, turn)] = dict(self.now)
+
+    def knew(self, knower: Agent, who: Agent, at: int) -> int:
+        """What `knower` knew of `who` at a time."""
+        return self.after.get(at, {}).get((knower, who), 0)
+
+
+def waiters(need: Need) -> list[Agent]:
+    """Who waits: a pipe, or every pipe of a core that waits for another core."""
+    if not need.crosses:
+        return [need.waiter]
+    core = need.waiter.core
+    return [agent(core, p) for p in PIPES_OF[core]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The waits of a block, and what was known while they were found."""
+
+    needs: tuple[Need, ...]
+    known: Known
+
+
+class Touched:
+    """The accesses inside each statement of a block, also by agent."""
+
+    def __init__(self, accesses: Sequence[Sequence[Access]]) -> None:
+        self.of = accesses
+        self.by: list[dict[Agent, list[Access]]] = []
+        for each in accesses:
+            parts: dict[Agent, list[Access]] = {}
+            for a in each:
+                parts.setdefault(a.by, []).append(a)
+            self.by.append(parts)
+        self.agents = sorted({a.by for each in accesses for a in each})
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+
+def plan(
+    accesses: Sequence[Sequence[Access]],
+    meets: Sequence[tuple[Sequence[Core], Sequence[Core]]],
+    matters: Matters,
+    *,
+    repeats: bool,
+) -> Plan:
+    """The waits of a block whose statements have these accesses; `meets` are the cores whose pipes
+    all meet before and after each statement. With `repeats` the block is the body of a loop.
+    """
+    touched = Touched(accesses)
+    known = Known(len(touched))
+    forward: list[Need] = []
+    for at in range(len(touched)):
+        _met(known, meets[at][0], at, 0)
+        for need in _wanted(at, touched, at, matters, known, carried=False):
+            if not known.has(need, 0):
+                forward.append(need)
+                known.learn(need, 0)
+        known.finish(at, 0)
+        _met(known, meets[at][1], at + 1, 0)
+    carried: list[Need] = []
+    if repeats:
+        carried = _carried(touched, meets, matters, known, forward)
+    return Plan((*forward, *carried), known)
+
+
+def _met(known: Known, cores: Iterable[Core], done: int, turn: int) -> None:
+    for core in cores:
+        known.meet(core, turn * known.count + done)
+        if done:
+            known.after[turn * known.count + done] = dict(known.now)
+
+
+def _carried(
+    touched: Touched,
+    meets: Sequence[tuple[Sequence[Core], Sequence[Core]]],
+    matters: Matters,
+    known: Known,
+    forward: list[Need],
+) -> list[Need]:
+    """The waits for the round before, those included that keep a flag from being raised twice."""
+    count = len(touched)
+    carried: list[Need] = []
+    for at in range(count):
+        _met(known, meets[at][0], at, 1)
+        for need in (n for n in forward if n.at == at):
+            known.learn(need, 1)
+        wanted = _wanted(at, touched, count, matters, known, carried=True)
+        for need in (*wanted, *_returns(forward, at)):
+            if not known.has(need, 0):
+                carried.append(need)
+                known.learn(need, 0)
+        known.finish(at, 1)
+        _met(known, meets[at][1], at + 1, 1)
+    return carried
+
+
+def _returns(forward: Iterable[Need], at: int) -> list[Need]:
+    """A flag is raised again when its last wait is over: the way back of each need that is raised
+    after statement `at`.
+    """
+    return [Need(n.waiter, n.doer, n.at, at, carried=True) for n in forward if n.after == at]
+
+
+def _wanted(
+    at: int, touched: Touched, end: int, matters: Matters, known: Known, *, carried: bool
+) -> list[Need]:
+    """For each agent the latest statement before `end` that statement `at` depends on and that is
+    not known to be done, latest first.
+    """
+    needs: list[Need] = []
+    for waiter, mine in touched.by[at].items():
+        for doer in touched.agents:
+            least = known.now.get((waiter, doer), 0)
+            for after in range(end - 1, least - 1, -1) if doer != waiter else ():
+                theirs = touched.by[after].get(doer, ())
+                if any(matters(p, q) for p in theirs for q in mine):
+                    needs.append(Need(doer, waiter, after, at, carried))
+                    break
+    return sorted(needs, key=lambda n: (-n.after, n.doer, n.waiter))

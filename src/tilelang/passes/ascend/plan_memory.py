@@ -1,0 +1,253 @@
+"""Byte addresses for every buffer of an Ascend core group.
+
+What enters: a function whose buffers each have one memory; `address` annotations of the author are
+kept. What leaves: the same with one more annotation for the buffers that had none. Where the
+function asks for it (`Automatic.MEMORY`), buffers whose lifetimes do not overlap share bytes; what
+that means for the order of pipes is left to the insertion of flags, which looks at bytes. A memory
+that does not hold everything is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilelang.errors import error
+from tilelang.ir.expr import Buffer, int_value
+from tilelang.ir.tile import (
+    Alloc,
+    Annotate,
+    Block,
+    For,
+    Function,
+    Pipelined,
+    Stmt,
+    While,
+)
+from tilelang.ir.verify import bodies
+from tilelang.isa.target import Target
+from tilelang.passes.ascend.effects import Access, Effects
+from tilelang.passes.ascend.settings import Automatic, is_automatic
+from tilelang.passes.ascend.storage import bytes_of, ceil_to
+from tilelang.passes.build import map_launches
+from tilelang.scopes import Memory
+
+ON_CHIP = (Memory.UB, Memory.L1, Memory.L0A, Memory.L0B, Memory.L0C)
+BLOCK = 32
+"""Bytes: the least alignment on chip, where the chip's table says no more."""
+
+
+@dataclass
+class Life:
+    """A buffer to be placed: its size, and from which step to which it holds something."""
+
+    alloc: Alloc
+    memory: Memory
+    size: int
+    first: int = 0
+    last: int = 0
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer."""
+        return self.alloc.buffer
+
+    def overlaps(self, other: Life) -> bool:
+        """Whether both hold something at one time."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def plan_memory(fn: Function, target: Target) -> Function:
+    """An address for every buffer on chip."""
+    effects = Effects(fn)
+    share = is_automatic(fn, Automatic.MEMORY)
+
+    def planned(body: Block) -> Block:
+        given = dict(_given(body))
+        lives = [
+            Life(s, effects.memory(s.buffer), bytes_of(s.buffer, effects.memory(s.buffer), s))
+            for s in _statements(body)
+            if isinstance(s, Alloc) and effects.memory(s.buffer) in ON_CHIP
+        ]
+        if share:
+            Lifetimes(effects).of(body, {x.buffer.name: x for x in lives})
+        placed: dict[str, int] = {}
+        for memory in ON_CHIP:
+            here = [x for x in lives if x.memory is memory]
+            placed |= _place(here, given, memory, target, share=share)
+        new = [x.buffer for x in lives if x.buffer.name not in given]
+        if not new:
+            return body
+        note = Annotate("address", buffers=tuple(new), values=tuple(placed[b.name] for b in new))
+        return _after_allocations(body, note)
+
+    return map_launches(fn, planned)
+
+
+def _statements(body: Block) -> Iterator[Stmt]:
+    for stmt in body:
+        yield from (n for n in stmt.walk() if isinstance(n, Stmt))
+
+
+def _given(body: Block) -> Iterator[tuple[str, int]]:
+    """The author's addresses."""
+    for stmt in _statements(body):
+        if isinstance(stmt, Annotate) and stmt.kind == "address":
+            yield from ((b.name, a) for b, a in zip(stmt.buffers, stmt.values, strict=True))
+
+
+def _after_allocations(body: Block, note: Annotate) -> Block:
+    """The annotation where all buffers are known, at the end of the leading allocations."""
+    names = {b.name for b in note.buffers}
+    at = max(
+        (k + 1 for k, s in enumerate(body) if isinstance(s, Alloc) and s.buffer.name in names),
+        default=0,
+    )
+    return (*body[:at], note, *body[at:])
+
+
+# Lifetimes ---------------------------------------------------------------------------------------
+
+
+class Lifetimes:
+    """The steps of a launch at which each buffer holds something.
+
+    A buffer that is used inside one round of a loop only, and whose first use there gives it all
+    its contents, lives from that use to the last; any other that is used in a loop lives through
+    all of it.
+    """
+
+    def __init__(self, effects: Effects) -> None:
+        self.effects = effects
+        self.step = 0
+        self.uses: dict[str, list[Use]] = {}
+
+    def of(self, body: Block, lives: dict[str, Life]) -> None:
+        """Find out the lifetimes of buffers, by name."""
+        self._walk(body, ())
+        for name, life in lives.items():
+            life.first, life.last = _span(self.uses.get(name, []))
+
+    def _walk(self, body: Block, around: tuple[Inside, ...]) -> None:
+        for stmt in body:
+            self.step += 1
+            for access in self.effects.of(stmt):
+                if access.memory in ON_CHIP:
+                    whole = _gives_all(access)
+                    self.uses.setdefault(access.root.name, []).append(Use(self.step, around, whole))
+            blocks = [b for b in bodies(stmt) if b]
+            if not blocks:
+                continue
+            inside = Inside(self.step, self.step, isinstance(stmt, (For, Pipelined, While)))
+            for block in blocks:
+                self._walk(block, (*around, inside))
+            self.step += 1
+            inside.last = self.step
+
+
+@dataclass(eq=False)
+class Inside:
+    """A statement with a body: its first and last step, and whether the body may be repeated."""
+
+    first: int
+    last: int
+    repeats: bool
+
+
+@dataclass(frozen=True)
+class Use:
+    """One access: when, inside what, and whether it gives the buffer all its contents."""
+
+    step: int
+    around: tuple[Inside, ...]
+    gives_all: bool
+
+
+def _span(uses: list[Use]) -> tuple[int, int]:
+    """From when to when a buffer with these uses holds something."""
+    if not uses:
+        return 0, -1
+    depth = 0
+    while all(len(u.around) > depth and u.around[depth] is uses[0].around[depth] for u in uses):
+        depth += 1
+    start = min(uses, key=lambda u: u.step)
+    shared = uses[0].around[:depth]
+    fresh = start.gives_all and len(start.around) == depth
+    loops = [k for k, s in enumerate(shared) if s.repeats]
+    if loops and not fresh:
+        whole = shared[loops[0]]
+        return whole.first, whole.last
+    first = min(u.around[depth].first if len(u.around) > depth else u.step for u in uses)
+    last = max(u.around[depth].last if len(u.around) > depth else u.step for u in uses)
+    return first, last
+
+
+def _gives_all(access: Access) -> bool:
+    """Whether an access overwrites all of its buffer without a look at the old contents."""
+    if not access.writes or access.reads or access.region is None:
+        return False
+    sizes = [int_value(e) for e in access.region.buffer.shape]
+    extents = [int_value(e) for e in access.region.extents]
+    return sizes == extents and access.region.buffer == access.root
+
+
+# Places ------------------------------------------------------------------------------------------
+
+
+def _place(
+    lives: list[Life], given: dict[str, int], memory: Memory, target: Target, *, share: bool
+) -> dict[str, int]:
+    """Addresses in one memory: the largest buffers first, each as low as it goes."""
+    chip = target.chip
+    fact = chip.alignments.get(memory) if chip is not None else None
+    align = fact.value if fact is not None else BLOCK
+    taken = [(given[x.buffer.name], x) for x in lives if x.buffer.name in given]
+    order = [x for x in lives if x.buffer.name not in given]
+    if share:
+        order.sort(key=lambda x: -x.size)
+    found: dict[str, int] = {}
+    for life in order:
+        busy = sorted(
+            (at, at + x.size)
+            for at, x in taken
+            if not share or x.overlaps(life) or at_author(x, given)
+        )
+        address = 0
+        for low, high in busy:
+            if address + life.size <= low:
+                break
+            address = max(address, ceil_to(high, align))
+        found[life.buffer.name] = address
+        taken.append((address, life))
+    _check_room(taken, memory, target, share=share)
+    return found
+
+
+def at_author(life: Life, given: dict[str, int]) -> bool:
+    """Whether the author placed a buffer, so that nothing else may be put there."""
+    return life.buffer.name in given
+
+
+def _check_room(
+    taken: list[tuple[int, Life]], memory: Memory, target: Target, *, share: bool
+) -> None:
+    """Refuse what ends beyond the memory."""
+    capacity = target.capacity(memory)
+    if capacity is None or not taken:
+        return
+    address, life = max(taken, key=lambda p: p[0] + p[1].size)
+    end = address + life.size
+    if end <= capacity.amount:
+        return
+    total = sum(x.size for _, x in taken)
+    raise error(
+        "capacity",
+        f"the buffers in the {memory.title} need {end} bytes",
+        life.alloc.loc,
+        label=f"{life.buffer.name} lies at {address}, with {life.size} bytes",
+        expected=f"at most {capacity.amount} bytes ({capacity.source})",
+        got=f"{end} bytes, of {len(taken)} buffers with {total} bytes",
+        help="make tiles smaller"
+        if share
+        else "make tiles smaller, or let them share bytes: pass config tl.ascend_memory_planning",
+    )
