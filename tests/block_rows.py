@@ -15,26 +15,38 @@ from tilelang.isa.rows import GENERIC
 WARP = 32
 
 
+def _arrived(m: Any, stmt: Any, mask: np.ndarray) -> list[tuple[int, int]]:
+    """Threads arrive at the barriers that they name; these, and the phases that they are in."""
+    imm = dict(stmt.imm)
+    given = [imm[k] for k in ("id", "threads")] if imm else [m.eval(x, mask) for x in stmt.ins]
+    ids, wants = (m.spread(x, DType("int32")) for x in given)
+    found: list[tuple[int, int]] = []
+    m.progress += 1
+    for number in np.unique(ids[mask]):
+        who = mask & (ids == number)
+        want = wants[who][0]
+        arrived = m.state.setdefault(("barrier", number), np.zeros(m.count, bool))
+        arrived |= who
+        here = m.state.setdefault(("phase", number), 0)
+        found.append((number, here))
+        whole = want == m.count
+        if arrived.sum() == want or (whole and (arrived | m.returned).all()):
+            arrived[:] = False
+            m.state[("phase", number)] = here + 1
+            m.barrier()
+    return found
+
+
 def barrier_sync(m: Any, stmt: Any, mask: np.ndarray) -> Iterator[None]:
     """Waits until the threads that the barrier counts have come."""
-    imm = dict(stmt.imm)
-    number, want = imm["id"], imm["threads"]
-    key = ("barrier", number)
-    arrived = m.state.setdefault(key, np.zeros(m.count, bool))
-    arrived |= mask
-    m.progress += 1
-    here = m.state.setdefault(("phase", number), 0)
-    whole = want == m.count
-    if arrived.sum() == want or (whole and (arrived | m.returned).all()):
-        arrived[:] = False
-        m.state[("phase", number)] = here + 1
-        if whole:
-            m.barrier()
-        else:
-            m.barrier()
-    while m.state[("phase", number)] == here:
+    found = _arrived(m, stmt, mask)
+    while any(m.state[("phase", number)] == here for number, here in found):
         yield
     m.last = mask
+
+
+def barrier_arrive(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    _arrived(m, stmt, mask)
 
 
 def warp_sync(m: Any, stmt: Any, mask: np.ndarray) -> None:
@@ -588,6 +600,9 @@ ROW_MEANINGS: dict[str, Any] = {
     "ldmatrix.*": ldmatrix,
     "mma.*": mma,
     "barrier.sync": barrier_sync,
+    "barrier.sync.value": barrier_sync,
+    "barrier.arrive": barrier_arrive,
+    "barrier.arrive.value": barrier_arrive,
     "bar.warp.sync": warp_sync,
     "shfl.sync.*": shuffle,
     "vote.sync.*": vote,

@@ -45,7 +45,7 @@ from tilelang.ir.tile import (
     Store,
     SyncThreads,
 )
-from tilelang.isa.target import Target
+from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import (
     Names,
     literal,
@@ -56,9 +56,13 @@ from tilelang.passes.build import (
     serial,
     shifted,
 )
+from tilelang.passes.simt.switches import is_off
 
 BY_THREAD = (("by_thread", True),)
 """Marks a copy that each thread may issue for itself."""
+
+_ISSUED = (Pipelined, Free, TmaCopy, TmaStoreArrive, TmaStoreWait, Fence, LaunchDependency)
+"""What many threads issue, or wait for, as the author says it."""
 
 _NOTHING_TO_WAIT_FOR = (
     CommitGroup,
@@ -107,18 +111,19 @@ def _without_cluster(stmt: Stmt) -> Block | None:
 
 
 def canonicalize_threads(fn: Function, target: Target) -> Function:
-    """The same, with pipelines left for the passes that know of stages, and copies that complete on
-    mbarriers.
+    """The same, with pipelines left for the passes that know of stages, and asynchronous copies for
+    those that issue them.
     """
-    del target
     names = Names(fn)
+    ahead = target.supports(Capability.CP_ASYNC) and not is_off(fn, "cp-async")
+    kept = (*_ISSUED, CommitGroup, WaitGroup) if ahead else _ISSUED
 
     def one(stmt: Stmt) -> Block | None:
-        kept = isinstance(stmt, (Pipelined, Free)) or (
-            (isinstance(stmt, TmaCopy) and stmt.barrier is not None)
-            or (isinstance(stmt, AsyncGemm) and stmt.unit is AsyncUnit.TCGEN05)
-        )
-        return None if kept else _plain(stmt, names)
+        if isinstance(stmt, AsyncCopy) and ahead:
+            return _async_copy(stmt, names, stmt.with_(commit=False, hints=()))
+        if isinstance(stmt, AsyncGemm) and stmt.unit is AsyncUnit.TCGEN05:
+            return None
+        return None if isinstance(stmt, kept) else _plain(stmt, names)
 
     return map_launches(fn, lambda body: map_statements(body, one))
 
@@ -135,7 +140,7 @@ def _plain(stmt: Stmt, names: Names) -> Block | None:
         case Parallel() if stmt.hints:
             made = (stmt.with_(hints=()),)
         case AsyncCopy():
-            made = _async_copy(stmt, names)
+            made = _async_copy(stmt, names, None)
         case TmaCopy(cluster_mask=0):
             made = (Copy(stmt.src, stmt.dst, hints=BY_THREAD, loc=stmt.loc),)
         case AsyncGemm(two_cta=False):
@@ -147,17 +152,19 @@ def _plain(stmt: Stmt, names: Names) -> Block | None:
     return made
 
 
-def _async_copy(stmt: AsyncCopy, names: Names) -> Block:
-    copy = Copy(stmt.src, stmt.dst, hints=BY_THREAD, loc=stmt.loc)
+def _async_copy(stmt: AsyncCopy, names: Names, ahead: AsyncCopy | None) -> Block:
+    """A copy done at once, or `ahead`; zeros where its predicate does not hold."""
+    copy = ahead or Copy(stmt.src, stmt.dst, hints=BY_THREAD, loc=stmt.loc)
+    closed: Block = (CommitGroup(loc=stmt.loc),) if ahead and stmt.commit else ()
     if stmt.pred is None:
-        return (copy,)
+        return (copy, *closed)
     dst, loops = stmt.dst, loops_over(stmt.dst.extents, names)
     at = shifted(dst, place(loops, dst.extents))
     zero: Block = (Store(dst.buffer, at, literal(0, dst.dtype), loc=stmt.loc),)
     for var, extent in reversed(list(zip(loops, dst.extents, strict=True))):
         if var is not None:
             zero = (serial(var, extent, zero, stmt.loc),)
-    return (If(stmt.pred, (copy,), orelse=zero, loc=stmt.loc),)
+    return (If(stmt.pred, (copy,), orelse=zero, loc=stmt.loc), *closed)
 
 
 def _product(stmt: AsyncGemm) -> Block:

@@ -17,17 +17,22 @@ import numpy as np
 from tilelang.dtypes import DType
 from tilelang.ir.expr import Buffer, Expr, Region, Unary, UnaryOp, const
 from tilelang.ir.node import Node
-from tilelang.ir.special import TestElements
+from tilelang.ir.special import Collective, TestElements
 from tilelang.ir.sync import (
     GROUP,
+    AsyncCopy,
     AsyncGemm,
     AsyncUnit,
     CpAsyncArrive,
+    Fence,
+    LaunchDependency,
     MbarArrive,
     MbarExpectTx,
     MbarWait,
     MmaArrive,
     TmaCopy,
+    TmaStoreArrive,
+    TmaStoreWait,
     WarpSpecialize,
 )
 from tilelang.ir.tile import (
@@ -46,22 +51,31 @@ from tilelang.ir.tile import (
     TileOp,
     While,
 )
-from tilelang.isa.target import Target
+from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import Names, as_type, both, map_bodies, map_statements
 from tilelang.passes.issue import Arm, Issue
 from tilelang.passes.lower_copies import is_single, view_roots
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.conflicts import Unknown, number
+from tilelang.passes.simt.explicit_copies import U64, ExplicitCopies, bits
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted, refused
 from tilelang.passes.varying import Varying
 from tilelang.scopes import Memory
 
-U64, I32 = DType("uint64"), DType("int32")
+I32 = DType("int32")
+
+_DEPENDENCY = {"trigger": "launch_dependents", "sync": "wait"}
+
+_FENCES: dict[str, tuple[str, Capability | None]] = {
+    "proxy.async": ("fence.proxy.async", Capability.TMA),
+    "mbarrier_init": ("fence.mbarrier_init", Capability.CLUSTER),
+    "threadfence": ("fence.acq_rel.gpu", None),
+}
+"""Fences of the author's that are kept, and what they need; products have their own."""
 
 
 def find_arms(fn: Function, target: Target) -> Function:
     """Parts of the block are `Arm`s; mbarriers are arrays with their instructions."""
-    del target
     names, roots = Names(fn), view_roots(fn)
     notes: list[Note] = []
 
@@ -69,7 +83,7 @@ def find_arms(fn: Function, target: Target) -> Function:
         if not isinstance(stmt, Launch):
             return None
         threads = Threads(fn, stmt, names, roots)
-        body = _Arms(threads).block(stmt.body, ())
+        body = _Arms(threads, target).lower()
         notes.extend(threads.notes)
         return (stmt.with_(body=body),)
 
@@ -79,8 +93,10 @@ def find_arms(fn: Function, target: Target) -> Function:
 class _Arms:
     """One launch."""
 
-    def __init__(self, threads: Threads) -> None:
-        self.t = threads
+    def __init__(self, threads: Threads, target: Target) -> None:
+        self.t = self.part = threads
+        self.target = target
+        self.copies = ExplicitCopies(threads, target)
         launch = threads.launch
         axes = list(zip(launch.thread_vars, threads.extents, strict=True))
         seeds = [v for v, n in axes if n > 1]
@@ -90,6 +106,18 @@ class _Arms:
         for v, n in axes:
             self.values[v.name] = flat % n
             flat = flat // n
+
+    def lower(self) -> Block:
+        """The body of the launch."""
+        body = self.block(self.t.launch.body, ())
+        return (*self.copies.before(), *body, *self.copies.after())
+
+    def arm(self, body: Block, first: int, count: int, stmt: Stmt) -> Arm:
+        """Statements of a range of threads."""
+        outside, self.part = self.part, self.t.arm(first, count, 0)
+        made = self.block(body, ())
+        self.part = outside
+        return Arm(made, first, count, loc=stmt.loc)
 
     def block(self, body: Block, conditions: tuple[Expr, ...]) -> Block:
         """Statements under conditions on the thread index."""
@@ -111,12 +139,27 @@ class _Arms:
                 made = self.barriers(stmt)
             case MbarArrive() | MbarExpectTx() | MbarWait():
                 made = (self.step(stmt),)
+            case TmaCopy(cluster_mask=0):
+                made = self.copies.lower(stmt, self.part)
             case TmaCopy():
-                made = self.tensor_copy(stmt)
+                raise refused(stmt, "T.tma_copy to other blocks of a cluster")
+            case TmaStoreArrive() | TmaStoreWait() | Fence() | LaunchDependency():
+                made = self.issued(stmt)
+            case Collective(fn="elect"):
+                each = max(stmt.params[0] // WARP, 1) * WARP
+                threads = np.arange(self.t.count) - self.part.base
+                self.values[stmt.result.name] = threads % each == 0
+                made = (stmt,)
             case AsyncGemm(barrier=Region() as barrier) | MmaArrive(barrier=barrier):
-                made = (stmt.with_(barrier=barrier.with_(buffer=_bits(barrier.buffer))),)
+                made = (stmt.with_(barrier=bits(barrier)),)
             case CpAsyncArrive():
-                raise refused(stmt, f"T.{type(stmt).__name__}")
+                made = (
+                    # For copies that are plain stores here, which the arrival does not order.
+                    Issue("fence.acq_rel.cta", (), (), loc=stmt.loc),
+                    Issue(
+                        "cp.async.mbarrier.arrive.noinc", (bits(stmt.barrier),), (), loc=stmt.loc
+                    ),
+                )
             case _:
                 made = (map_bodies(stmt, lambda b: self.block(b, conditions)),)
         return made
@@ -126,14 +169,18 @@ class _Arms:
         heads = (stmt.cond,) if isinstance(stmt, While) else (stmt.start, stmt.stop)
         return self.varying.node(*heads) or self.varying.leaves_apart(stmt.body)
 
-    def meets(self, stmt: Stmt) -> bool:
-        """Whether threads do something together inside a statement."""
+    def meets(self, stmt: Stmt, *, but_issued: bool = False) -> bool:
+        """Whether threads do something together inside a statement; with `but_issued`, something
+        that is not only issued by the first of them.
+        """
         for s in statements((stmt,)):
+            if but_issued and _is_issued(s):
+                continue
             if isinstance(s, (Parallel, SyncThreads, TestElements)):
                 return True
             if isinstance(s, Atomic) and is_single(s.dst) and isinstance(s.value, Expr):
                 continue
-            if isinstance(s, (Copy, Fill)) and self.varying.node(*s.children()):
+            if isinstance(s, (Copy, Fill, AsyncCopy)) and self.varying.node(*s.children()):
                 continue  # each thread for itself
             if isinstance(s, (TileOp, MmaArrive)):
                 return True
@@ -150,8 +197,7 @@ class _Arms:
             )
         if (last + 1) * GROUP > self.t.count:
             raise refused(stmt, f"T.ws of a group that a block of {self.t.count} threads has not")
-        body = self.block(stmt.body, ())
-        return Arm(body, first * GROUP, (last - first + 1) * GROUP, loc=stmt.loc)
+        return self.arm(stmt.body, first * GROUP, (last - first + 1) * GROUP, stmt)
 
     def branch(self, stmt: If, conditions: tuple[Expr, ...]) -> Block:
         """A condition that names the threads of the operations under it."""
@@ -168,19 +214,10 @@ class _Arms:
             if nested:
                 out += self.branch(cast("If", body[0]), inside)
                 continue
-            first, count = self.range(inside, stmt, alone=self.issues(body))
-            out.append(Arm(self.block(body, ()), first, count, loc=stmt.loc))
+            alone = not any(self.meets(s, but_issued=True) for s in body)
+            first, count = self.range(inside, stmt, alone=alone)
+            out.append(self.arm(body, first, count, stmt))
         return tuple(out)
-
-    def issues(self, body: Block) -> bool:
-        """Whether what threads do together there is only issued, by the first of them."""
-        own = [
-            s
-            for s in body
-            if not isinstance(s, MmaArrive)
-            and not (isinstance(s, AsyncGemm) and s.unit is AsyncUnit.TCGEN05)
-        ]
-        return len(own) < len(body) and not any(self.meets(s) for s in own)
 
     def range(self, conditions: Sequence[Expr], stmt: Stmt, *, alone: bool) -> tuple[int, int]:
         """The threads for which conditions hold, if these are one range of whole warps, or one
@@ -202,7 +239,7 @@ class _Arms:
 
     def barriers(self, stmt: Alloc) -> Block:
         """Storage for mbarriers, and what sets them up."""
-        buffer = _bits(stmt.buffer)
+        buffer = stmt.buffer.with_(type=U64, scope="shared.dyn")
         steps = tuple(
             Issue("mbarrier.init", (_one(buffer, const(k)),), (const(count),), loc=stmt.loc)
             for k, count in enumerate(stmt.arrive_counts)
@@ -216,33 +253,45 @@ class _Arms:
 
     def step(self, stmt: MbarArrive | MbarExpectTx | MbarWait) -> Stmt:
         """An arrival or wait by each thread that gets there."""
-        at = stmt.barrier.with_(buffer=_bits(stmt.barrier.buffer))
+        at = bits(stmt.barrier)
         if isinstance(stmt, MbarWait):
             parity = as_type(stmt.parity, I32)
             return Issue("mbarrier.try_wait.parity", (), (at, parity), loc=stmt.loc)
-        if isinstance(stmt, MbarExpectTx) or stmt.tx_bytes is not None:
-            raise refused(stmt, "counting the bytes of an mbarrier by hand")
+        if isinstance(stmt, MbarExpectTx):
+            size = as_type(stmt.tx_bytes, I32)
+            return Issue("mbarrier.expect_tx", (at,), (size,), loc=stmt.loc)
         if stmt.cta is not None:
             raise refused(stmt, "an arrival at an mbarrier of another block")
+        if stmt.tx_bytes is not None:
+            size = as_type(stmt.tx_bytes, I32)
+            return Issue("mbarrier.arrive.expect_tx", (at,), (size,), loc=stmt.loc)
         return Issue("mbarrier.arrive", (at,), (), loc=stmt.loc)
 
-    def tensor_copy(self, stmt: TmaCopy) -> Block:
-        """A copy that completes on an mbarrier, made by the threads that get there: after it they
-        meet, so that any of them may arrive for all, and what they wrote is ordered before what
-        the units of the chip read.
-        """
-        if stmt.cluster_mask:
-            raise refused(stmt, "T.tma_copy to other blocks of a cluster")
-        self.t.note("declined", "T.tma_copy is done by the threads that issue it", stmt.loc)
-        return (
-            Copy(stmt.src, stmt.dst, loc=stmt.loc),
-            Issue("fence.proxy.async", (), (), loc=stmt.loc),
-            SyncThreads(loc=stmt.loc),
-        )
+    def issued(self, stmt: TmaStoreArrive | TmaStoreWait | Fence | LaunchDependency) -> Block:
+        """A step of each thread by itself, if the chip has it; others have nothing to wait for."""
+        imm: tuple[tuple[str, int], ...] = ()
+        needs: Capability | None = Capability.TMA
+        match stmt:
+            case TmaStoreArrive():
+                row = "cp.async.bulk.commit_group"
+            case TmaStoreWait():
+                row = "cp.async.bulk.wait_group" + (".read" if stmt.read else "")
+                imm = (("count", stmt.count),)
+            case LaunchDependency():
+                needs = Capability.CLUSTER
+                row = f"griddepcontrol.{_DEPENDENCY[stmt.step]}"
+            case Fence():
+                row, needs = _FENCES.get(stmt.kind, ("", None))
+        if not row or (needs is not None and not self.target.supports(needs)):
+            return ()
+        return (Issue(row, (), (), imm=imm, loc=stmt.loc),)
 
 
-def _bits(buffer: Buffer) -> Buffer:
-    return buffer.with_(type=U64, scope="shared.dyn")
+def _is_issued(stmt: Stmt) -> bool:
+    """Whether the first of several threads issues an operation for all."""
+    return isinstance(stmt, (MmaArrive, TmaCopy)) or (
+        isinstance(stmt, AsyncGemm) and stmt.unit is AsyncUnit.TCGEN05
+    )
 
 
 def _one(buffer: Buffer, index: Expr) -> Region:

@@ -34,7 +34,8 @@ Note = tuple[str, str, str]
 class Threads:
     """The threads of one launch that share its work, the barrier at which they meet, and what is
     said about the launch in the compile report. `tensors` are its buffers in Tensor Memory by name,
-    `unit_tiles` the shared tiles that products of tcgen05 read.
+    `unit_tiles` the shared tiles that products of tcgen05 and tensor copies read, `arrived` those
+    that tensor copies alone write.
     """
 
     fn: Function
@@ -46,6 +47,7 @@ class Threads:
     base: int = 0
     tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     unit_tiles: frozenset[str] = frozenset()
+    arrived: frozenset[str] = frozenset()
     parts: dict[Expr, Var] = field(default_factory=dict[Expr, Var])
 
     def __post_init__(self) -> None:

@@ -38,6 +38,7 @@ from tilelang.ir.tile import (
     If,
     Launch,
     Let,
+    LoopKind,
     Parallel,
     Reduce,
     ReduceOp,
@@ -195,7 +196,13 @@ class _Tiles:
         at = place(loops, dst.extents)
         value = convert(element(src, at_source(found, src, at)), dst)
         store = AsyncStore(dst.buffer, shifted(dst, at), value, loc=loc)
-        return (*checks, *parallel(loops, dst.extents, (store,), loc))
+        if not self.varying.node(*stmt.children()):
+            return (*checks, *parallel(loops, dst.extents, (store,), loc))
+        body: Block = (store,)  # each thread for itself, in one piece if elements are neighbours
+        for k, (v, extent) in reversed(list(enumerate(zip(loops, dst.extents, strict=True)))):
+            kind = LoopKind.VECTORIZED if k == len(loops) - 1 else LoopKind.SERIAL
+            body = body if v is None else (serial(v, extent, body, loc).with_(kind=kind),)
+        return (*checks, *body)
 
     def nest(self, stmt: Parallel) -> Block:
         """Nests inside nests are loops of one iteration."""

@@ -113,6 +113,8 @@ class _Pipelines:
             return Declined(loop.loc, "the chip has no cp.async")
         if is_off(self.t.fn, "cp-async"):
             return Declined(loop.loc, "cp.async is left out")
+        if any(isinstance(s, (AsyncCopy, CommitGroup, WaitGroup)) for s in statements(loop.body)):
+            return Declined(loop.loc, "groups of cp.async copies are counted in the loop")
         found = plan(loop, self.t, body)
         if isinstance(found, Declined):
             return found

@@ -487,7 +487,9 @@ class _Part:
             imm = (("id", number), ("threads", count))
             return Issue("barrier.sync", (), (), imm=imm, loc=stmt.loc)
         given = (stmt.barrier_id or const(self.t.barrier), stmt.arrive_count or const(self.t.count))
-        return Issue("barrier.sync.value", (), tuple(as_type(x, INT32) for x in given), loc=stmt.loc)
+        return Issue(
+            "barrier.sync.value", (), tuple(as_type(x, INT32) for x in given), loc=stmt.loc
+        )
 
     def arrival(self, stmt: NamedArrive) -> Stmt:
         """An arrival at a barrier without a wait."""

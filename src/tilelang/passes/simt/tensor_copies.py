@@ -38,6 +38,8 @@ MOST = 32
 
 I32 = DType("int32")
 
+Immediates = tuple[tuple[str, str], ...]
+
 
 @dataclass(frozen=True)
 class Boxes:
@@ -88,19 +90,20 @@ class Boxes:
             part = Region(self.tile.buffer, tuple(mins), tuple(sizes), loc=self.tile.loc)
             yield kind, part, tuple(reversed(at))
 
-    def loads(self, barrier: Region, stmt: Stmt) -> Block:
+    def loads(self, barrier: Region, stmt: Stmt, imm: Immediates = ()) -> Block:
         """The copies into shared memory, which complete on an mbarrier."""
         row = f"cp.async.bulk.tensor.{self.place.buffer.rank}d.load"
         return tuple(
-            Issue(row, (part, barrier), (kind, *at), loc=stmt.loc)
+            Issue(row, (part, barrier), (kind, *at), imm=imm, loc=stmt.loc)
             for kind, part, at in self.parts()
         )
 
-    def stores(self, stmt: Stmt) -> Block:
+    def stores(self, stmt: Stmt, imm: Immediates = ()) -> Block:
         """The copies into the global array, in the open bulk group of the thread."""
         row = f"cp.async.bulk.tensor.{self.place.buffer.rank}d.store"
         return tuple(
-            Issue(row, (), (kind, part, *at), loc=stmt.loc) for kind, part, at in self.parts()
+            Issue(row, (), (kind, part, *at), imm=imm, loc=stmt.loc)
+            for kind, part, at in self.parts()
         )
 
 

@@ -1,0 +1,161 @@
+"""Copies of the author's that are under way until they are waited for: `T.tma_copy`.
+
+What enters: a `TmaCopy` and the threads that reach it together. What leaves: what its leader does:
+it adds the bytes to what the mbarrier expects and issues the loads, or issues the stores and closes
+their group. Where the tile or the array has no boxes, these threads copy it at once, and the report
+says why. In both forms the author's arrivals and waits mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from tilelang.dtypes import DType
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, Region, const
+from tilelang.ir.sync import AsyncGemm, TmaCopy
+from tilelang.ir.tile import Annotate, Block, Copy, Gemm, If, Stmt, SyncThreads
+from tilelang.isa.target import Capability, Target
+from tilelang.passes.build import compare
+from tilelang.passes.issue import FED, Issue
+from tilelang.passes.lower_parallel import own_nodes, statements, written
+from tilelang.passes.simt.launch import Threads
+from tilelang.passes.simt.switches import is_off
+from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie
+from tilelang.scopes import Memory
+
+U64 = DType("uint64")
+
+
+class ExplicitCopies:
+    """The tensor copies of one launch."""
+
+    def __init__(self, t: Threads, target: Target) -> None:
+        self.t = t
+        self.possible = target.supports(Capability.TMA) and not is_off(t.fn, "tma")
+        body = t.launch.body
+        self.params = {p.buffer.name for p in t.fn.params if p.buffer is not None and not p.pointer}
+        self.stored = {
+            b.name for s in statements(body) if not isinstance(s, TmaCopy) for b in written(s)
+        }
+        self.used = {
+            n.name
+            for s in statements(body)
+            if not isinstance(s, (TmaCopy, Annotate))
+            for n in own_nodes(s)
+            if isinstance(n, Buffer)
+        }
+        self.multiplied = {
+            r.buffer.name
+            for s in statements(body)
+            if isinstance(s, (Gemm, AsyncGemm))
+            for r in (s.a, s.b)
+        }
+        self.chosen: dict[str, Boxes] = {}
+        self.fed: dict[str, Buffer] = {}
+        self.issues_stores = False
+
+    def before(self) -> Iterator[Stmt]:
+        """How the tiles lie that tensor copies move, and which ones they read."""
+        for found in self.chosen.values():
+            yield from found.lies()
+        if self.fed:
+            yield Annotate(FED, buffers=tuple(self.fed.values()))
+
+    def after(self) -> Block:
+        """A block ends when its tiles have been read."""
+        if not self.issues_stores:
+            return ()
+        return (Issue("cp.async.bulk.wait_group.read", (), (), imm=(("count", 0),)),)
+
+    def lower(self, stmt: TmaCopy, part: Threads) -> Block:
+        """One copy by the threads of a part."""
+        load = stmt.barrier is not None
+        tile, place = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
+        found = boxes(tile, place)
+        fault = next(chain(self.faults(found, load=load), self.tile_faults(found)), None)
+        if fault is not None or isinstance(found, str):
+            self.t.note("declined", f"T.tma_copy is done by the threads at once: {fault}", stmt.loc)
+            return self.at_once(stmt, part)
+        self.chosen.setdefault(tile.buffer.name, found)
+        cache = dict(stmt.hints).get("eviction_policy")
+        imm = (("cache", cache),) if cache else ()
+        leader = self.leader(stmt, part)
+        if stmt.barrier is None:
+            return self.store(stmt, found, part, leader, imm)
+        bar = bits(stmt.barrier)
+        expected = Issue("mbarrier.expect_tx", (bar,), (const(found.bytes),), loc=stmt.loc)
+        body = (expected, *found.loads(bar, stmt, imm))
+        return body if leader is None else (If(leader, body, loc=stmt.loc),)
+
+    def store(
+        self,
+        stmt: TmaCopy,
+        found: Boxes,
+        part: Threads,
+        leader: Expr | None,
+        imm: tuple[tuple[str, str], ...],
+    ) -> Block:
+        """A store: what all have written is ordered before, by each thread that writes the tile."""
+        self.issues_stores = True
+        self.fed[found.tile.buffer.name] = found.tile.buffer
+        closed = Issue("cp.async.bulk.commit_group", (), (), loc=stmt.loc)
+        body = (*found.stores(stmt, imm), closed)
+        if leader is None:
+            return (Issue("fence.proxy.async", (), (), loc=stmt.loc), *body)
+        return (
+            Issue("fence.proxy.async", (), (), loc=stmt.loc),
+            SyncThreads(loc=stmt.loc),
+            If(leader, body, loc=stmt.loc),
+        )
+
+    def leader(self, stmt: TmaCopy, part: Threads) -> Expr | None:
+        """Whether a thread issues the copy: the first one, or one of each so many. None where the
+        thread is alone.
+        """
+        if part.count == 1:
+            return None
+        scope = dict(stmt.hints).get("leader_scope_threads")
+        if scope is None or scope >= part.count:
+            return part.first()
+        return compare(BinaryOp.EQ, Binary(BinaryOp.FLOORMOD, part.flat, const(scope)), 0)
+
+    def at_once(self, stmt: TmaCopy, part: Threads) -> Block:
+        """A copy made by the threads that get there: after it they meet, so that any of them may
+        arrive for all, and what they wrote is ordered before what the units of the chip read.
+        """
+        copy = Copy(stmt.src, stmt.dst, loc=stmt.loc)
+        fence = Issue("fence.proxy.async", (), (), loc=stmt.loc)
+        fences = (fence,) if stmt.barrier is not None and self.possible else ()
+        meet = (SyncThreads(loc=stmt.loc),) if part.count > 1 else ()
+        return (copy, *fences, *meet)
+
+    def faults(self, found: Boxes | str, *, load: bool) -> Iterator[str]:
+        """Why a tensor copy cannot move the tile."""
+        if not self.possible:
+            yield "tensor copies are left out"
+        if isinstance(found, str):
+            yield found
+            return
+        array = found.place.buffer
+        yield from array_faults(array, self.params, self.t.launch.body)
+        if array.name in (self.stored if load else self.used):
+            yield f"the kernel uses {array.name} otherwise too"
+
+    def tile_faults(self, found: Boxes | str) -> Iterator[str]:
+        """Why the tile cannot lie as tensor copies want it."""
+        if isinstance(found, str):
+            return
+        name = found.tile.buffer.name
+        known = self.chosen.get(name)
+        if self.t.memory(found.tile.buffer) is not Memory.SHARED:
+            yield f"{name} is not in shared memory"
+        if name in self.t.roots or name in self.t.roots.values():
+            yield f"another view of {name} exists"
+        elif (known and known.placement != found.placement) or not may_lie(found, self.multiplied):
+            yield f"{name} has to lie otherwise"
+
+
+def bits(barrier: Region) -> Region:
+    """An mbarrier as the 64 bits that it takes."""
+    return barrier.with_(buffer=barrier.buffer.with_(type=U64, scope="shared.dyn"))
