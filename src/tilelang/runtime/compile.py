@@ -22,7 +22,7 @@ from tilelang.ir.tile import Function
 from tilelang.isa.target import Target, TargetLike
 from tilelang.options import BUILT, Options, Part, ineffective, options_from
 from tilelang.runtime.kernel import Findings, JITKernel, Runner
-from tilelang.runtime.parts import check_function, native, simulated, translate
+from tilelang.runtime.parts import check_function, native, simulated, slow_products, translate
 from tilelang.runtime.resolve import description, is_auto, resolve, resolve_adapter
 from tilelang.runtime.trace import Trace
 from tilelang.scopes import Dialect
@@ -174,7 +174,8 @@ def _program(
     if target.mode != "native":
         return _emulated(fn, trace, tf32=target.fp32_gemm == "tf32"), []
     try:
-        return native(fn, target, trace), []
+        made = native(fn, target, trace)
+        return made, slow_products(made, fn)
     except TileError as e:
         refused = e.diagnostics[0]
         if not auto or refused.kind != "target":

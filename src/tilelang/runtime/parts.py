@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tilelang.errors import warning
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -88,6 +90,24 @@ def program_report(program: Runner) -> list[str]:
     from tilelang.runtime.cuda import CudaProgram  # see the module's docstring
 
     return program.report() if isinstance(program, CudaProgram) else []
+
+
+def slow_products(program: Runner, fn: Function) -> list[Diagnostic]:
+    """A warning where the device compiler could not keep the products of a kernel under way."""
+    if not _is_cuda(program):
+        return []
+    from tilelang.runtime.cuda import CudaProgram  # see the module's docstring
+
+    if not isinstance(program, CudaProgram) or not program.cubin.starved:
+        return []
+    said = warning(
+        "target",
+        f"the products of {fn.name} wait for each other, which is slow",
+        fn.loc,
+        expected="tiles of sums that the registers of their threads hold, at most 255 each",
+        help="use more threads, or smaller tiles",
+    )
+    return [said]
 
 
 def assembly(program: Runner) -> str | None:

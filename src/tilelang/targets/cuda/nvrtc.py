@@ -80,6 +80,11 @@ class Cubin:
     resources: dict[str, Resources] = field(default_factory=dict[str, Resources])
     warnings: tuple[str, ...] = ()
 
+    @property
+    def starved(self) -> bool:
+        """Whether products wait for each other, because a thread has too few registers for them."""
+        return any(map(_starved, self.warnings))
+
 
 # The library -------------------------------------------------------------------------------------
 
@@ -165,7 +170,8 @@ def compile_source(
     Raises a `TileError` of kind `option` at `loc` for a flag of the author's that the compiler does
     not know, `InternalError` with the compiler's messages where the source does not compile, or
     where ptxas gave up what the source asks for (its messages C75xx: wgmma that it has serialised,
-    a register count that it ignores).
+    a register count that it ignores). That tiles need more registers than there are is the
+    author's choice: then the result says that it is `starved`.
     """
     chosen = flags or Flags()
     options = chosen.options(arch)
@@ -191,7 +197,7 @@ def compile_source(
         if code:
             raise InternalError(f"the emitted CUDA does not compile for {arch}\n{_shown(log)}")
         resources, warnings = read_log(log)
-        given_up = [line for line in warnings if re.search(r"\bC75\d\d\b", line)]
+        given_up = [n for n in warnings if re.search(r"\bC75\d\d\b", n) and not _starved(n)]
         if given_up and not chosen.debug:
             raise InternalError(
                 f"ptxas does not do for {arch} what the kernel asks for\n" + "\n".join(given_up)
@@ -199,6 +205,11 @@ def compile_source(
         return Cubin(_bytes(program, "CUBIN"), arch, resources, tuple(warnings))
     finally:
         _call("DestroyProgram", ctypes.byref(program))
+
+
+def _starved(line: str) -> bool:
+    """Whether ptxas has serialised wgmma for want of registers: its messages C7511 and C7512."""
+    return "serialized due to insufficient register resources" in line
 
 
 def _bytes(program: ctypes.c_void_p, what: str) -> bytes:
