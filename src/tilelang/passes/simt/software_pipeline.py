@@ -9,6 +9,7 @@ report says why. Results do not change.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import cast
 
 from tilelang.ir.expr import BinaryOp, Buffer, Expr, const
@@ -107,21 +108,25 @@ class _Pipelines:
 
     def planned(self, body: Block, loop: Pipelined) -> Plan | Declined:
         """What of a loop is done ahead."""
-        if loop.num_stages < 2:
-            return Declined(loop.loc, "one stage")
-        if not self.target.supports(Capability.CP_ASYNC):
-            return Declined(loop.loc, "the chip has no cp.async")
-        if is_off(self.t.fn, "cp-async"):
-            return Declined(loop.loc, "cp.async is left out")
-        if any(isinstance(s, (AsyncCopy, CommitGroup, WaitGroup)) for s in statements(loop.body)):
-            return Declined(loop.loc, "groups of cp.async copies are counted in the loop")
+        why = next(self.faults(loop), None)
+        if why is not None:
+            return Declined(loop.loc, why)
         found = plan(loop, self.t, body)
         if isinstance(found, Declined):
             return found
         odd = unusual(loop.body, {b.name: b for b in found.tiles})
-        if odd is not None:
-            return Declined(odd.loc, "a tile is used as a whole buffer")
-        return found
+        return found if odd is None else Declined(odd.loc, "a tile is used as a whole buffer")
+
+    def faults(self, loop: Pipelined) -> Iterator[str]:
+        """Why nothing of a loop is copied ahead, whatever it copies."""
+        if loop.num_stages < 2:
+            yield "one stage"
+        if not self.target.supports(Capability.CP_ASYNC):
+            yield "the chip has no cp.async"
+        if is_off(self.t.fn, "cp-async"):
+            yield "cp.async is left out"
+        if any(isinstance(s, (AsyncCopy, CommitGroup, WaitGroup)) for s in statements(loop.body)):
+            yield "groups of cp.async copies are counted in the loop"
 
     def stages(self, body: Block, found: Plan) -> int:
         """How many stages there is room for."""

@@ -10,7 +10,6 @@ them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
