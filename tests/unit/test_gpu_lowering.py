@@ -288,6 +288,32 @@ def test_any_and_all_of_a_tile(threads):
 # Threads -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("looped", [True, False])
+def test_contributions_that_one_thread_makes_read_no_registers(looped):
+    """In a loop of a nest, and at places that are not given by the nest."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 40), "int32"), B: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=96):
+            a = T.alloc_fragment((8, 40), "int32")
+            T.copy(A, a)
+            sums = T.alloc_reducer((8,), "int32", op="sum")
+            T.reducer_init(sums)
+            if looped:
+                for i in T.Parallel(8):
+                    for k in T.serial(40):
+                        T.reducer_update(sums[i], a[i, k])
+            else:
+                for i in T.serial(8):
+                    for k in T.Parallel(40):
+                        T.reducer_update(sums[i], a[i, k])
+            b = T.alloc_fragment((8,), "int32")
+            T.finalize_reducer(sums, b)
+            T.copy(b, B)
+
+    check_gpu(kernel, A=integers(8, 40), B=np.zeros(8, np.int32))
+
+
 def test_code_that_names_threads_with_shuffles_and_barriers():
     @T.prim_func
     def kernel(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):

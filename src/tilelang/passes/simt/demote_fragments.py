@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from tilelang.ir.expr import AddressOf, Buffer, Expr, Load, LoadVector, int_value
 from tilelang.ir.node import Node
+from tilelang.ir.special import ReducerUpdate
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
@@ -32,6 +33,7 @@ from tilelang.passes.issue import Arm
 from tilelang.passes.lower_copies import is_single, view_roots
 from tilelang.passes.lower_parallel import own_nodes, statements
 from tilelang.passes.simt.launch import Note, Threads, noted, static_shape
+from tilelang.passes.simt.plain_tiles import made_in_order
 
 SMALL = 32
 """A fragment that code outside of nests reads is held by every thread up to this many elements."""
@@ -131,13 +133,15 @@ def between_arms(body: Block) -> Iterator[tuple[str, str]]:
 
 
 def single_uses(body: Block) -> Iterator[tuple[Buffer, Sequence[Expr]]]:
-    """The accesses to single elements that are not in a parallel nest."""
+    """The accesses to single elements that are not in a nest which is spread over threads."""
     for stmt in body:
-        if isinstance(stmt, Parallel):
+        if isinstance(stmt, Parallel) and not made_in_order(stmt):
             continue
         yield from ((n.buffer, n.indices) for n in own_nodes(stmt) if isinstance(n, Load))
         if isinstance(stmt, Store):
             yield stmt.buffer, stmt.indices
+        elif isinstance(stmt, ReducerUpdate):
+            yield stmt.reducer, stmt.indices
         for child in stmt.children():
             if isinstance(child, Stmt):
                 yield from single_uses((child,))

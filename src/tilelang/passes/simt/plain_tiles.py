@@ -332,6 +332,28 @@ def _flat(total: Expr, extent: int, index: Expr) -> Expr:
     return plus(times(total, extent), index)
 
 
+def made_in_order(nest: Parallel) -> bool:
+    """Whether one thread makes the contributions of a nest to reducers: those at places that are
+    not given by distinct variables of the nest, those in loops, and those of a nest whose size is
+    not known. Then the nest is code of one thread, and what it uses cannot be in registers.
+    """
+    updates = _updates(nest.body)
+    loops = [s for s in statements(nest.body) if isinstance(s, (For, While))]
+    if any(int_value(e) is None for e in nest.extents) or any(_updates((s,)) for s in loops):
+        return bool(updates)
+    return not all(_walks(nest, u) for u in updates)
+
+
+def _updates(body: Block) -> list[ReducerUpdate]:
+    return [s for s in statements(body) if isinstance(s, ReducerUpdate)]
+
+
+def _walks(nest: Parallel, update: ReducerUpdate) -> bool:
+    """Whether the place of a contribution is given by distinct variables of the nest."""
+    found = [i for i in update.indices if int_value(i) is None]
+    return all(i in nest.vars for i in found) and len(set(found)) == len(found)
+
+
 class _Contributions:
     """Contributions to reducers in a nest, as reductions of the values of all iterations."""
 
@@ -351,20 +373,12 @@ class _Contributions:
 
     def nest(self, stmt: Parallel) -> Block:
         """A nest without contributions, and what is done before and after it."""
-        updates = [s for s in statements(stmt.body) if isinstance(s, ReducerUpdate)]
-        if not updates:
+        if not _updates(stmt.body):
             return (stmt,)
-        extents = [int_value(e) for e in stmt.extents]
-        plain = all(n is not None for n in extents) and all(self.walks(stmt, u) for u in updates)
-        in_loop = any(
-            isinstance(s, (For, While))
-            and any(isinstance(x, ReducerUpdate) for x in statements((s,)))
-            for s in statements(stmt.body)
-        )
-        if not plain or in_loop:
+        if made_in_order(stmt):
             return self.in_order(stmt)
         before, after = list[Stmt](), list[Stmt]()
-        shape = tuple(cast("list[int]", extents))
+        shape = tuple(cast("list[int]", [int_value(e) for e in stmt.extents]))
 
         def one(s: Stmt) -> Block | None:
             return (
@@ -373,11 +387,6 @@ class _Contributions:
 
         body = map_statements(stmt.body, one)
         return (*before, stmt.with_(body=body), *after)
-
-    def walks(self, nest: Parallel, update: ReducerUpdate) -> bool:
-        """Whether the place of a contribution is given by distinct variables of the nest."""
-        found = [i for i in update.indices if int_value(i) is None]
-        return all(i in nest.vars for i in found) and len(set(found)) == len(found)
 
     def in_order(self, stmt: Parallel) -> Block:
         """One thread makes all contributions."""
