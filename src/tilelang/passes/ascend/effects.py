@@ -98,8 +98,8 @@ ON_CUBE = frozenset({_M.L1, _M.L0A, _M.L0B, _M.L0C, _M.L0A_SCALE, _M.L0B_SCALE})
 class Access:
     """One operand of a statement: who touches it, how, and where.
 
-    `low` and `high` are bytes of the root buffer, a hull of what may be touched: all of it where the
-    place is known only when the kernel runs, and None for such a place in global memory.
+    `low` and `high` are bytes of the root buffer, a hull of what may be touched: all of it where
+    the place is known only when the kernel runs, and None for such a place in global memory.
     """
 
     by: Agent

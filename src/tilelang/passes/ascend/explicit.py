@@ -10,15 +10,24 @@ from collections.abc import Callable
 
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
+from tilelang.passes.ascend.cores import choose_cores, clear_accumulators
 from tilelang.passes.ascend.infer_scopes import infer_scopes
 from tilelang.passes.ascend.insert_sync import insert_sync
 from tilelang.passes.ascend.plan_memory import plan_memory
 from tilelang.passes.ascend.split_cores import split_cores
+from tilelang.passes.ascend.spread_functions import spread_functions
+from tilelang.passes.ascend.vectorize_functions import vectorize_functions
+from tilelang.passes.ascend.vectorize_parallel import vectorize_parallel
 
 Pass = Callable[[Function, Target], Function]
 
 EXPLICIT: tuple[Pass, ...] = (
+    choose_cores,  # launches say how many vector cores of a group take part
+    clear_accumulators,  # nothing fills L0C: products begin at zero
+    spread_functions,  # SIMT functions say what one thread does
+    vectorize_functions,  # SIMD functions work on registers alone
     infer_scopes,  # every buffer has one memory
+    vectorize_parallel,  # no parallel nests: operations on tiles, loops over elements
     plan_memory,  # every buffer on chip has its bytes
     insert_sync,  # pipes and cores wait for each other where the settings ask for it
     split_cores,  # a region for each kind of core

@@ -1,0 +1,234 @@
+"""Parallel nests as operations on tiles.
+
+What enters: a function with `Parallel` nests of elementwise stores, and buffers that each have one
+memory. What leaves: the same without `Parallel`. Iterations have no order, so each store of a nest
+becomes operations over all of it, in turn; a store of one element of another memory is a copy.
+Values in between take temporaries in the UB. What has no such form (indices that are computed from
+elements, conditions that are no comparison, sizes known at run time) is a loop over single
+elements, which the scalar unit carries out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from tilelang.ir.expr import (
+    Binary,
+    BinaryOp,
+    Cast,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    UnaryOp,
+    Var,
+    const,
+    int_value,
+)
+from tilelang.ir.node import Node
+from tilelang.ir.tile import (
+    Alloc,
+    Block,
+    Copy,
+    Fill,
+    For,
+    Function,
+    If,
+    Let,
+    Parallel,
+    Stmt,
+    Store,
+)
+from tilelang.isa.target import Target
+from tilelang.passes.ascend.effects import Effects
+from tilelang.passes.ascend.vector_values import NoVectorForm, Scratch, Tile, Values
+from tilelang.passes.build import Names, map_launches, map_statements
+from tilelang.scopes import Dialect, Memory, rows
+
+AXES = 2
+"""Axes of a nest that the operations of rows and columns know."""
+
+
+def vectorize_parallel(fn: Function, target: Target) -> Function:
+    """The function without parallel nests."""
+    del target
+    names = Names(fn)
+    effects = Effects(fn)
+    scope = next(r.scope for r in rows(Dialect(fn.dialect)) if r.memory is Memory.UB)
+    made: list[Alloc] = []
+
+    def launch(body: Block) -> Block:
+        scratch = Scratch(names, scope)
+
+        def one(stmt: Stmt) -> Block | None:
+            return Nest(stmt, effects, scratch).block() if isinstance(stmt, Parallel) else None
+
+        new = map_statements(body, one)
+        made.extend(scratch.made)
+        return (*scratch.made, *new)
+
+    out = map_launches(fn, launch)
+    return with_made(out, [a.buffer.name for a in made])
+
+
+def with_made(fn: Function, names: Sequence[str]) -> Function:
+    """The function, which notes that passes have added these buffers."""
+    if not names:
+        return fn
+    known = dict(fn.attrs)
+    known["made"] = (*known.get("made", ()), *names)
+    return fn.with_(attrs=tuple(known.items()))
+
+
+class Nest:
+    """One parallel nest."""
+
+    def __init__(self, nest: Parallel, effects: Effects, scratch: Scratch) -> None:
+        self.nest = nest
+        self.effects = effects
+        self.scratch = scratch
+
+    def block(self) -> Block:
+        """The nest as operations on tiles, or as loops."""
+        before = len(self.scratch.made), list(self.scratch.free)
+        try:
+            return self._vectors()
+        except NoVectorForm:
+            del self.scratch.made[before[0] :]
+            self.scratch.free = before[1]
+            return self._loops()
+
+    def _loops(self) -> Block:
+        """Loops over single elements."""
+        body = self.nest.body
+        for var, extent in reversed(list(zip(self.nest.vars, self.nest.extents, strict=True))):
+            body = (For(var, const(0, var.dtype), extent, body, loc=self.nest.loc),)
+        return body
+
+    def _vectors(self) -> Block:
+        extents = [int_value(e) for e in self.nest.extents]
+        if None in extents or 0 in extents:
+            raise NoVectorForm("an extent is known only when the kernel runs")
+        sizes = cast("list[int]", extents)
+        out: list[Stmt] = []
+        for stmt in _inlined(self.nest.body):
+            out += self._statement(stmt, sizes, ())
+        return tuple(out)
+
+    def _statement(self, stmt: Stmt, sizes: list[int], guards: tuple[Expr, ...]) -> list[Stmt]:
+        values = Values(self.nest.vars, sizes, self.scratch, self.effects.memory, stmt.loc)
+        if isinstance(stmt, If):
+            if not values.varies(stmt.cond):
+                inner = [self._all(block, sizes, guards) for block in (stmt.then, stmt.orelse)]
+                return [stmt.with_(then=tuple(inner[0]), orelse=tuple(inner[1]))]
+            other = Unary(UnaryOp.NOT, stmt.cond)
+            return [
+                *self._all(stmt.then, sizes, (*guards, stmt.cond)),
+                *self._all(stmt.orelse, sizes, (*guards, _negated(stmt.cond, other))),
+            ]
+        if not isinstance(stmt, Store) or type(stmt) is not Store:
+            raise NoVectorForm(f"a {type(stmt).__name__} in a parallel nest")
+        if len(sizes) > AXES and not _is_copy(stmt):
+            raise NoVectorForm(f"a nest of {len(sizes)} axes")
+        self._store(stmt, values, guards)
+        return values.out
+
+    def _all(self, body: Block, sizes: list[int], guards: tuple[Expr, ...]) -> list[Stmt]:
+        return [new for stmt in body for new in self._statement(stmt, sizes, guards)]
+
+    def _store(self, stmt: Store, values: Values, guards: tuple[Expr, ...]) -> None:
+        dst = values.tile(stmt.buffer, stmt.indices)
+        wide = tuple(k for k, n in enumerate(values.extents) if n > 1)
+        if any(k not in dst.spans for k in wide):
+            raise NoVectorForm(f"several iterations store one element of {stmt.buffer.name}")
+        where = self.effects.memory(stmt.buffer)
+        value = stmt.value
+        for cond in guards:
+            if where is not Memory.UB:
+                raise NoVectorForm("a store to global memory under a condition of its own")
+            value = Select(cond, value, Load(stmt.buffer, stmt.indices))
+        plain = value.a if isinstance(value, Cast) and value.rbits is None else value
+        if isinstance(plain, Load) and self._copied(plain, dst, values, where):
+            return
+        full = Tile(dst.region, values.all)
+        found = values.of(value, full if where is Memory.UB else None)
+        if not isinstance(found, Tile):
+            if where is Memory.UB:
+                values.out.append(Fill(dst.region, found, loc=stmt.loc))
+                return
+            found = values.filled(found, dst.dtype, values.all)
+        if found.region == dst.region:
+            return
+        found = values.widened(found, values.all)
+        values.out.append(Copy(found.region, dst.region, loc=stmt.loc))
+        self.scratch.give(found)
+
+    def _copied(self, load: Load, dst: Tile, values: Values, where: Memory) -> bool:
+        """Whether a store of one element of another buffer became a copy."""
+        src = values.tile(load.buffer, load.indices)
+        of = self.effects.memory(load.buffer)
+        both_ub = of is where is Memory.UB
+        if src.spans != dst.spans or (both_ub and load.buffer.dtype.is_float != dst.dtype.is_float):
+            return False
+        if of is Memory.GLOBAL and where is Memory.GLOBAL:
+            return False
+        if of is Memory.GLOBAL and where is Memory.UB and load.buffer.dtype != dst.dtype:
+            return False
+        values.out.append(Copy(src.region, dst.region, loc=values.loc))
+        return True
+
+
+def _negated(cond: Expr, other: Expr) -> Expr:
+    """The opposite of a comparison, as a comparison."""
+    opposite = {
+        BinaryOp.EQ: BinaryOp.NE,
+        BinaryOp.NE: BinaryOp.EQ,
+    }
+    if isinstance(cond, Binary) and cond.op in opposite:
+        return Binary(opposite[cond.op], cond.a, cond.b)
+    return other  # the opposite of an order does not hold for NaN either
+
+
+def _is_copy(stmt: Store) -> bool:
+    value = stmt.value.a if isinstance(stmt.value, Cast) else stmt.value
+    return isinstance(value, Load)
+
+
+def _inlined(body: Block) -> list[Stmt]:
+    """Statements with the names that they bind written out; a name for an element that is stored
+    to afterwards has no vector form.
+    """
+    out: list[Stmt] = []
+    known: dict[Var, Expr] = {}
+    for stmt in body:
+        if isinstance(stmt, Let):
+            known[stmt.var] = _written(stmt.value, known)
+            continue
+        made = stmt.rewrite(lambda n: known.get(n) if isinstance(n, Var) else None)
+        if isinstance(made, Store):
+            gone = [v for v, e in known.items() if _reads(e, made.buffer.name)]
+            for var in gone:
+                if any(n is var for s in body for n in s.walk()):
+                    known[var] = _Gone.expr
+        out.append(made)
+    if any(n is _Gone.expr for s in out for n in s.walk()):
+        raise NoVectorForm("a name is used after the element that it names is stored to")
+    return out
+
+
+class _Gone:
+    """Stands for a value that later statements cannot compute again."""
+
+    expr: Expr = Var("?gone", const(0).dtype)
+
+
+def _written(e: Expr, known: dict[Var, Expr]) -> Expr:
+    def named(n: Node) -> Node | None:
+        return known.get(n) if isinstance(n, Var) else None
+
+    return cast("Expr", named(e) or e.rewrite(named))
+
+
+def _reads(e: Expr, name: str) -> bool:
+    return any(isinstance(n, Load) and n.buffer.name == name for n in e.walk())
