@@ -404,6 +404,10 @@ class Options:
         doc="How far the assembler goes for fewer registers."
     )
 
+    enable_auto_schedule: bool = _option(
+        True, SWITCH, _CORES_RESULTS, _K.TL_ENABLE_AUTO_SCHEDULE,
+        doc="Split a mainline Ascend kernel over the cores, and order its pipes and cores."
+    )
     ascend_auto_sync: bool = _option(
         False, SWITCH, _CORES_RESULTS, _K.TL_ASCEND_AUTO_SYNC,
         doc="Order the pipes of an Ascend core by flags; without it the kernel's own are all."
@@ -455,7 +459,6 @@ _UNUSED: dict[str, tuple[Kind, str]] = {
     _K.TL_SIMPLIFY: (SIMPLIFY, "the simplifier has no such switches"),
     **dict.fromkeys(_SIMPLIFY_KEYS, (SWITCH, _SUBKEY)),
     _K.TL_DISABLE_PRELOWER_SEMANTIC_CHECK: (SWITCH, "what is wrong for every input is refused"),
-    _K.TL_ENABLE_AUTO_SCHEDULE: (SWITCH, _HINT),
     _K.TL_ENABLE_AUTO_WARP_SPECIALIZATION: (TEXT, _HINT),
     _K.TL_EMIT_LINE_DIRECTIVES: (SWITCH, "generated code always names the author's lines"),
     _K.TL_CONFIG_INDEX_BITWIDTH: (BITS, "an index has 64 bits where its tensor needs them"),

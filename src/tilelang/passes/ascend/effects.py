@@ -17,6 +17,7 @@ from tilelang.ir.ascend import (
     Core,
     CoreRegion,
     CrossSet,
+    CrossWait,
     Lock,
     Pipe,
     PipeBarrier,
@@ -376,7 +377,7 @@ def core_of_flag(stmt: Stmt) -> Core | None:
     pipes: tuple[Pipe, ...] = ()
     if isinstance(stmt, (SetFlag, WaitFlag)):
         pipes = (stmt.src, stmt.dst)
-    elif isinstance(stmt, (PipeBarrier, CrossSet, Lock, Unlock)):
+    elif isinstance(stmt, (PipeBarrier, CrossSet, CrossWait, Lock, Unlock)):
         pipes = (stmt.pipe,)
     if any(p in (Pipe.M, Pipe.MTE1, Pipe.FIX) for p in pipes):
         return C

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from tilelang.ir.tile import Function
 from tilelang.options import Options
+from tilelang.scopes import Dialect
 
 ATTRIBUTE = "automatic"
 
@@ -22,6 +23,13 @@ class Automatic(enum.Enum):
     MEMORY = "let buffers share bytes"
     CORES = "split statements over the two kinds of core"
     CROSS_SYNC = "order cube and vector cores"
+
+
+def configured(fn: Function, options: Options) -> Function:
+    """A function for which all is done that the settings ask for, in its dialect."""
+    if fn.dialect == Dialect.ASCEND.value:
+        return with_automatic(fn, Automatic if options.enable_auto_schedule else ())
+    return with_automatic(fn, asked(options))
 
 
 def asked(options: Options) -> tuple[Automatic, ...]:
