@@ -29,6 +29,17 @@ GLOBAL_WINDOW = 0x7F00_0000_0000
 
 
 @dataclass
+class Grid:
+    """The barrier of all blocks: `told` is what teams have published, `heard` what counts now."""
+
+    warps: int = 0
+    phase: int = 0
+    arrived: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    told: dict[int, int] = field(default_factory=dict[int, int])
+    heard: dict[int, int] = field(default_factory=dict[int, int])
+
+
+@dataclass
 class Machine:
     """One launch: what all its blocks see. `checked` says that accesses are looked at."""
 
@@ -37,6 +48,7 @@ class Machine:
     scheduler: Scheduler
     memories: list[Memory]
     checked: bool = True
+    grid: Grid = field(default_factory=Grid)
     printed: list[str] = field(default_factory=list[str])
     edges: dict[tuple[int, int], Edge] = field(default_factory=dict[tuple[int, int], Edge])
     told: dict[int, dict[int, int]] = field(default_factory=dict[int, dict[int, int]])
@@ -58,6 +70,7 @@ class Cluster:
         self.blocks: list[Block] = []
         self.arrived: set[tuple[int, int]] = set()
         self.phases = Phases(self.team)
+        self.grid_phases = Phases(self.team)
 
     def block(self, rank: int, loc: Loc | None) -> Block:
         """A block by its rank. An error if there is none, or if it has ended."""
@@ -78,6 +91,18 @@ class Cluster:
                 help="let all blocks of the cluster meet before they end",
             )
         return found
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """An operation that somebody in the block must know to be over before the block ends: its actor
+    and epoch, the site of its issue, and words that complete "before".
+    """
+
+    actor: int
+    epoch: int
+    site: int
+    what: str
 
 
 class Block:
@@ -105,7 +130,7 @@ class Block:
         self.mbarriers: dict[int, Mbarrier] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.ended: set[int] = set()
-        self.closers: list[Callable[[], None]] = []
+        self.awaited: list[Awaited] = []
         self._units: dict[Any, Any] = {}
         cluster.blocks.append(self)
 
@@ -118,6 +143,15 @@ class Block:
         if found is None:
             found = self._units[key] = make()
         return found
+
+    def must_await(self, actor: int, site: int, what: str) -> None:
+        """An operation in the memory of this block begins."""
+        self.awaited.append(Awaited(actor, int(self.team.epochs[actor]), site, what))
+
+    def unawaited(self) -> list[Awaited]:
+        """The operations whose ends none of its threads knows."""
+        rows = self.team.rows[0, self.actors]
+        return [a for a in self.awaited if not (rows[:, a.actor] >= a.epoch).any()]
 
     def barrier(self, number: int) -> NamedBarrier:
         """One of the named barriers."""
@@ -137,11 +171,6 @@ class Block:
                 help="mbarrier.init comes first, and a barrier of the block after it",
             )
         return found
-
-    def close(self) -> None:
-        """The block has ended: what is left over is a finding."""
-        for finish in self.closers:
-            finish()
 
     def declared(self, name: str, dtype: DType, size: int, offset: int | None) -> Window:
         """An array of shared memory at its planned place."""

@@ -247,8 +247,8 @@ class Group:
             return yes(here)
         if isinstance(here, Nobody):
             return no(there)
-        chosen: Values = np.where(np.asarray(cond, np.bool_), yes(here), no(there))
-        return chosen
+        first, second = np.asarray(yes(here)), np.asarray(no(there))
+        return np.where(np.asarray(cond, np.bool_), first, second)
 
     def order_atomics(self, memory: Memory, mask: Mask | None) -> None:
         """Atomic accesses to one memory are ordered, one group after the other."""
@@ -329,7 +329,7 @@ class Group:
 
 
 def _any_of(waits: Sequence[Wait]) -> Wait:
-    words = "; or ".join(w.what for w in waits)
+    words = "; or ".join(w.words for w in waits)
     return Wait(lambda: any(w.ready() for w in waits), words, waits[0].loc)
 
 

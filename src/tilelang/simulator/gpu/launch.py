@@ -22,6 +22,8 @@ from tilelang.isa.instr import Rows
 from tilelang.simulator.gpu.block import Block, Cluster, Machine
 from tilelang.simulator.gpu.group import Group
 from tilelang.simulator.gpu.partition import partition
+from tilelang.simulator.gpu.rows.registry import ENDS
+from tilelang.simulator.gpu.rows.sync import is_complete
 from tilelang.simulator.gpu.translate import Translated, statements, translate
 from tilelang.simulator.machine import Wait
 
@@ -63,6 +65,8 @@ def launch(
     kernel = prepared.kernel
     if kernel.shared > LARGEST_SHARED:
         raise InternalError(f"{kernel.name} takes {kernel.shared} bytes of shared memory")
+    warps = -(-math.prod(kernel.block) // 32)
+    machine.grid.warps = warps * math.prod(grid)
     waiting: list[Cluster] = []
     for places in _clusters(grid, kernel.cluster):
         cluster = Cluster(machine, len(places))
@@ -109,10 +113,8 @@ def _run(steps: Iterator[Wait | None], group: Group, loc: Loc | None) -> Iterato
         raise (e.with_loc(loc) if loc is not None else e) from None
     block = group.block
     block.ended.update(group.warps)
-    for barrier in list(block.named.values()):
-        if barrier.wanted == block.threads and barrier.warps | block.ended >= set(
-            range(block.warps)
-        ):
+    for barrier in block.named.values():
+        if barrier.warps and is_complete(block, barrier):
             barrier.finish()
 
 
@@ -120,11 +122,7 @@ def _finish(machine: Machine, clusters: list[Cluster]) -> None:
     machine.scheduler.run()
     for cluster in clusters:
         for block in cluster.blocks:
-            block.close()
+            for look in ENDS:
+                look(block)
         machine.clocks.drop(cluster.team)
     clusters.clear()
-
-
-def threads_of(kernel: Kernel) -> int:
-    """Threads of a block."""
-    return math.prod(kernel.block)

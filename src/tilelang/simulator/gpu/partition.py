@@ -34,18 +34,36 @@ def partition(kernel: Kernel, rows: Rows) -> list[list[int]]:
     """The warps of each group, from the first on."""
     warps = -(-math.prod(kernel.block) // WARP)
     signs = _Signs(kernel, rows)
+    # Warps that carry out one instruction together cannot go apart.
+    together = max((rows[r].threads for r in signs.rows_used), default=1)
+    each = max(1, together // WARP)
     if signs.apart:
-        return [[w] for w in range(warps)]
+        return [list(range(w, min(w + each, warps))) for w in range(0, warps, each)]
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for w in range(warps):
-        key = tuple(_of_warp(s, w) for s in signs.found)
-        groups.setdefault(key, []).append(w)
+    for first in range(0, warps, each):
+        mine = range(first, min(first + each, warps))
+        key = tuple(_of_warp(s, w) for s in signs.found for w in mine)
+        groups.setdefault(key, []).extend(mine)
     return list(groups.values())
 
 
 def _of_warp(sign: npt.NDArray[Any], warp: int) -> tuple[Any, ...]:
     here = sign[warp * WARP : (warp + 1) * WARP]
     return tuple(np.unique(here).tolist())
+
+
+ALONE = frozenset(
+    {
+        "cp.async.wait_group",
+        "cp.async.wait_all",
+        "cp.async.bulk.wait_group",
+        "cp.async.bulk.wait_group.read",
+        "wgmma.wait_group",
+        "setmaxnreg",
+        "bar.warp.sync",
+    }
+)
+"""Rows that wait for nothing that another warp does."""
 
 
 class _Signs:
@@ -60,6 +78,9 @@ class _Signs:
         self.lets: dict[str, Expr] = {}
         self.found: list[npt.NDArray[Any]] = []
         self.apart = False
+        self.rows_used = {
+            s.row for s in statements(kernel.body) if isinstance(s, Instr) and s.row in rows
+        }
         self._threads = _thread_indices(kernel)
         self._block(kernel.body)
 
@@ -78,8 +99,7 @@ class _Signs:
     def _decisive(self, stmt: Stmt) -> Iterator[Node]:
         """The values of a statement that decide who waits, and for what."""
         if isinstance(stmt, Instr):
-            row = self.rows.get(stmt.row)
-            if row is not None and row.waits:
+            if self._is_wait(stmt):
                 yield from (x.index if isinstance(x, Slot) else x for x in stmt.ins)
         elif isinstance(stmt, (If, For, While)) and self._waits(stmt):
             heads = (stmt.start, stmt.stop, stmt.step) if isinstance(stmt, For) else (stmt.cond,)
@@ -87,11 +107,14 @@ class _Signs:
 
     def _waits(self, stmt: Stmt) -> bool:
         for s in statements((stmt,)):
-            if isinstance(s, Instr) and s.row in self.rows and self.rows[s.row].waits:
+            if isinstance(s, Instr) and self._is_wait(s):
                 return True
             if isinstance(s, While) and spins(s):
                 return True
         return False
+
+    def _is_wait(self, stmt: Instr) -> bool:
+        return stmt.row in self.rows and self.rows[stmt.row].waits and stmt.row not in ALONE
 
     def _note(self, e: Node) -> None:
         spelled = self._spelled(e) if isinstance(e, Expr) else None

@@ -110,10 +110,11 @@ class Team:
                 return label(actor - first)
         raise InternalError(f"there is no actor {actor}")
 
-    def stamps(self, actors: Actors | int) -> Any:
-        """The stamps of accesses that actors make now."""
+    def stamps(self, actors: Actors | int, epoch: int | None = None) -> Any:
+        """The stamps of accesses that actors make now, or made at an epoch of theirs."""
         at = np.asarray(actors)
-        return (self.number << _TEAM) | (at << _ACTOR) | self.epochs[at]
+        epochs = self.epochs[at] if epoch is None else epoch
+        return (self.number << _TEAM) | (at << _ACTOR) | epochs
 
     # Order ---------------------------------------------------------------------------------------
 
@@ -145,22 +146,31 @@ class Team:
         known = self.rows[:, actors, others]
         self.rows[:, actors, others] = np.maximum(known, np.asarray(epochs))
 
+    def meet(self, actors: Actors) -> None:
+        """Actors in rows: those of a row meet, and know what any of them knew."""
+        known = self.rows[:, actors].max(axis=2)
+        self.rows[:, actors] = known[:, :, None]
+        self._advance(actors.reshape(-1))
+
     # Operations ----------------------------------------------------------------------------------
 
     def fork(self, issuers: Actors, label: str, path: int = 0) -> int:
-        """An actor for an operation that these actors issue; it knows what they know.
+        """An actor for an operation that these actors issue; it knows what they know. Issuers in
+        rows issue it row by row, so that it is sure of what all rows know only.
 
         What they do afterwards is not ordered with it, until they acquire its end. What it writes
         by `path` needs no fence for this path once its end is known.
         """
-        actor = self._slot(issuers)
+        together = issuers.reshape(-1)
+        actor = self._slot(together)
         if actor is None:
             actor = int(self.add(1, lambda _: label)[0])
         else:
             self._labels = [x for x in self._labels if x[0] != actor or x[1] != actor + 1]
             self._labels.append((actor, actor + 1, lambda _: label))
-        self.rows[:, actor] = self.rows[:, issuers].max(axis=1)
-        self._advance(issuers)
+        known = self.rows[:, issuers].max(axis=issuers.ndim)
+        self.rows[:, actor] = known if issuers.ndim == 1 else known.min(axis=1)
+        self._advance(together)
         self.start(np.array([actor]), path)
         return actor
 
@@ -169,6 +179,15 @@ class Team:
         self._advance(actors)
         self.rows[path, actors, actors] = self.tick
         return self.tick
+
+    def follow(self, actors: Actors, issuers: Actors, path: int = 0) -> int:
+        """Actors, one for each issuer, that stand for all operations of this issuer begin one more;
+        its epoch is given.
+        """
+        known = self.rows[:, actors]
+        self.rows[:, actors] = np.maximum(known, self.rows[:, issuers])
+        self._advance(issuers)
+        return self.start(actors, path)
 
     def end(self, actor: int) -> Clock:
         """The operation is over: what its end hands over (`Edge.join`, `acquire`).

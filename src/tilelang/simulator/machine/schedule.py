@@ -48,16 +48,22 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Wait:
-    """What an agent waits for: `ready()` is asked until it is true; `what` completes "waits for".
+    """What an agent waits for: `ready()` is asked until it is true; `what` completes "waits for",
+    or is a function that gives these words when a report is made.
 
     `loc` is the author's line. A wait of a loop that looks at memory again and again is `spins`:
     nothing can be said about when it ends but that somebody has to do something first.
     """
 
     ready: Callable[[], bool]
-    what: str
+    what: str | Callable[[], str]
     loc: Loc | None = None
     spins: bool = False
+
+    @property
+    def words(self) -> str:
+        """What it waits for, now."""
+        return self.what if isinstance(self.what, str) else self.what()
 
 
 Steps = Iterator[Wait | None]
@@ -171,7 +177,7 @@ def deadlock(agents: list[Agent]) -> Diagnostic:
     first = next((a for a in waiting if not a.asynchronous), waiting[0])
     assert first.wait is not None
     notes = tuple(
-        f"{a.name} waits for {a.wait.what}" + (f" ({a.wait.loc})" if a.wait.loc else "")
+        f"{a.name} waits for {a.wait.words}" + (f" ({a.wait.loc})" if a.wait.loc else "")
         for a in waiting
         if a.wait is not None
     )
@@ -179,7 +185,7 @@ def deadlock(agents: list[Agent]) -> Diagnostic:
         "deadlock",
         "nothing can go on",
         first.wait.loc,
-        label=f"{first.name} waits for {first.wait.what}",
+        label=f"{first.name} waits for {first.wait.words}",
         notes=notes,
         help="let what is waited for arrive, or wait for fewer",
     )

@@ -25,7 +25,8 @@ _FENCE = "a fence between the two makes what was written visible to the other pa
 @dataclass(frozen=True)
 class Who:
     """Who makes an access: `actors` of a team (one, or one for each address), by which path, at
-    which site of the report. Atomic accesses are not in conflict with each other.
+    which site of the report. Atomic accesses are not in conflict with each other. `epoch` is that
+    of an operation whose actors have begun others since.
     """
 
     team: Team
@@ -33,6 +34,11 @@ class Who:
     site: int
     path: int = 0
     atomic: bool = False
+    epoch: int | None = None
+
+    def stamps(self, actors: Actors | int) -> Any:
+        """The stamps of this access."""
+        return self.team.stamps(actors, self.epoch)
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class Shadow:
         """Note a write. Whether two actors of this very access write one byte."""
         self._against_writes("writes", at, who, actors, self.writers[at])
         self._against_reads(at, who, actors)
-        made = who.team.stamps(actors)
+        made = who.stamps(actors)
         self.writers[at] = made
         self.sites[at] = who.site
         self.atomic[at] = who.atomic
@@ -131,7 +137,7 @@ class Shadow:
             self._teams[team.number] = team
         groups = team.groups[actors]
         reads.used.update(np.unique(groups).tolist())
-        reads.stamps[groups, at] = team.stamps(actors)
+        reads.stamps[groups, at] = who.stamps(actors)
         reads.sites[groups, at] = who.site
 
     def _against_reads(self, at: Index, who: Who, actors: Actors | int) -> None:

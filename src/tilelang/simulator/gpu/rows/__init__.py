@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tilelang.simulator.gpu.rows import updates
+from tilelang.simulator.gpu.rows import copies, matrix, sync, tensor, updates, warp, wgmma
 
-__all__ = ["updates"]
+__all__ = ["copies", "matrix", "sync", "tensor", "updates", "warp", "wgmma"]

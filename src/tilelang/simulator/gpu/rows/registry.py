@@ -19,6 +19,7 @@ import numpy as np
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileError, error
 from tilelang.simulator.gpu.arrays import Mask, Place, Values, Window
+from tilelang.simulator.gpu.block import Block
 from tilelang.simulator.gpu.group import Group
 
 Meaning = Callable[["Use"], Any]
@@ -46,6 +47,16 @@ def meaning(name: str) -> Meaning | None:
         return found
     fits = [stem for stem in _FAMILIES if name.startswith(stem)]
     return _FAMILIES[max(fits, key=len)] if fits else None
+
+
+ENDS: list[Callable[[Block], None]] = []
+"""What is looked at when a block has ended; see `at_end`."""
+
+
+def at_end(function: Callable[[Block], None]) -> Callable[[Block], None]:
+    """Registers a function that reports what a block has left over."""
+    ENDS.append(function)
+    return function
 
 
 def is_steps(function: Meaning) -> bool:
