@@ -25,7 +25,7 @@ from tilelang.ir.expr import (
 from tilelang.ir.special import GemmBlockScaled, GemmSparse, Im2col
 from tilelang.ir.tile import Alloc, Block, Fill, Function, Gemm, Let, Stmt, Store
 from tilelang.isa.sparsity import pattern
-from tilelang.isa.target import Target
+from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import (
     Names,
     as_type,
@@ -45,22 +45,24 @@ from tilelang.passes.build import (
     unsupported,
     whole,
 )
+from tilelang.scopes import Dialect, Memory, memory_of
 
 F64, U8 = DType("float64"), DType("uint8")
 E8M0, E4M3 = DType("float8_e8m0fnu"), DType("float8_e4m3fn")
 
 
 def lower_products(fn: Function, target: Target) -> Function:
-    """Only plain products are left."""
-    del target
-    names = Names(fn)
+    """Only plain products are left, and scaled ones into Tensor Memory where the target has it."""
+    names, dialect = Names(fn), Dialect(fn.dialect)
+    scales = target.mode == "native" and target.supports(Capability.TCGEN05)
 
     def one(stmt: Stmt) -> Block | None:
         match stmt:
             case GemmSparse():
                 return _sparse(stmt, names)
             case GemmBlockScaled():
-                return _scaled(stmt, names)
+                kept = scales and memory_of(dialect, stmt.c.buffer.scope) is Memory.TMEM
+                return None if kept else _scaled(stmt, names)
             case Im2col():
                 return _im2col(stmt, names)
             case _:
@@ -176,7 +178,7 @@ def _scaled(stmt: GemmBlockScaled, names: Names) -> Block:
         i, j = names.var("i"), names.var("j")
         row, step = (i, j) if rows_first else (j, i)
         block = _div(plus(step, start), grain)
-        scale = _Scales(stmt, scales, operand.dtype, grain, m if rows_first else n).at(row, block)
+        scale = Scales(stmt, scales, operand.dtype, grain, m if rows_first else n).at(row, block)
         value = Binary(BinaryOp.MUL, Cast(_at(operand, i, j, turned), F64), scale)
         store = Store(buffer, (i, j), value, loc=loc)
         out += [Alloc(buffer, loc=loc), *parallel((i, j), buffer.shape, (store,), loc)]
@@ -184,8 +186,8 @@ def _scaled(stmt: GemmBlockScaled, names: Names) -> Block:
     return tuple(out)
 
 
-class _Scales:
-    """The scales of one operand, as float64."""
+class Scales:
+    """The scales of one operand: their codes, and what these mean."""
 
     def __init__(
         self, stmt: GemmBlockScaled, sf: Region, operand: DType, grain: int, rows: int
@@ -217,7 +219,11 @@ class _Scales:
         )
 
     def at(self, row: Expr, block: Expr) -> Expr:
-        """The scale of a row and block."""
+        """The scale of a row and block, as float64."""
+        return Cast(Bitcast(self.code(row, block), self.meaning), F64)
+
+    def code(self, row: Expr, block: Expr) -> Expr:
+        """The code of a row and block, as uint8."""
         per_word = self.dtype.bits // 8
         byte = _mod(block, self.columns * per_word)
         word = element(self.sf, self.place(row, _div(byte, per_word)))
@@ -234,7 +240,7 @@ class _Scales:
             )
         if self.meaning == E4M3:
             code = Binary(BinaryOp.BITAND, code, literal(0x7F, U8))
-        return Cast(Bitcast(code, self.meaning), F64)
+        return code
 
     def place(self, row: Expr, column: Expr) -> list[Expr]:
         """A row and column as a place in all axes of the region, in row-major order."""

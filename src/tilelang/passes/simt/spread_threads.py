@@ -48,6 +48,7 @@ from tilelang.passes.issue import (
     Completed,
     Issue,
     Roles,
+    ScaledGemm,
     Started,
     TensorLoad,
     TensorStore,
@@ -64,7 +65,8 @@ from tilelang.passes.simt.overlap import overlapped
 from tilelang.passes.simt.products import plain_product
 from tilelang.passes.simt.reductions import lower_reduce
 from tilelang.passes.simt.software_pipeline import byte_size
-from tilelang.passes.simt.tcgen05 import lower_arrival, lower_product, shared_operands, unit_tiles
+from tilelang.passes.simt.tcgen05 import lower_arrival, lower_product, unit_tiles
+from tilelang.passes.simt.tcgen05_scaled import lower_scaled, operands_of
 from tilelang.passes.simt.tensor_memory import tensors_of
 from tilelang.passes.simt.tensor_moves import fragment_spread, lower_move
 from tilelang.passes.simt.tma_store import is_possible
@@ -321,10 +323,10 @@ class _Part:
         found: dict[str, tuple[Buffer, Placement]] = {}
         viewed = {*self.t.roots, *self.t.roots.values()}
         for stmt in statements(self.body):
-            if isinstance(stmt, AsyncGemm):
+            if isinstance(stmt, (AsyncGemm, ScaledGemm)):
                 found |= {
                     x.region.buffer.name: (x.region.buffer, x.placement)
-                    for x in shared_operands(stmt, self.t)
+                    for x in operands_of(stmt, self.t)
                     if x.region.buffer.name not in self.placed
                 }
         for stmt, job in self.products.items():
@@ -409,6 +411,8 @@ class _Part:
                 made = lower_completed(stmt, registers)
             case AsyncGemm():
                 made = lower_product(stmt, self.t, frozenset(self.arrived | self.fed))
+            case ScaledGemm():
+                made = lower_scaled(stmt, self.t, frozenset(self.arrived | self.fed))
             case MmaArrive():
                 made = lower_arrival(stmt, self.t)
             case TensorLoad():

@@ -29,7 +29,7 @@ from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
 from tilelang.ir.tile import Block, If, Stmt
 from tilelang.layout.cells import Cells, Lanes
 from tilelang.passes.build import as_type, plus, static_extents, times
-from tilelang.passes.issue import READ, WRITTEN, Issue
+from tilelang.passes.issue import READ, WRITTEN, Issue, ScaledGemm
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import Tensor, Threads
 from tilelang.passes.simt.operands import DEPTH_BITS, Operand, operand
@@ -117,8 +117,8 @@ def product(stmt: AsyncGemm, t: Threads) -> Product:
     if n is None:
         raise _no_instruction(stmt, f"N = {columns}", _widths(total.cells, kind))
     lower = _tensor_operand(stmt, t) if a.buffer.name in t.tensors else None
-    upper = lower or _shared(stmt, a, t, turned=stmt.transpose_a)
-    lies = _shared(stmt, b, t, turned=not stmt.transpose_b)
+    upper = lower or shared_operand(stmt, a, t, turned=stmt.transpose_a)
+    lies = shared_operand(stmt, b, t, turned=not stmt.transpose_b)
     return Product(stmt, kind, left, right, m, n, columns, k, total, upper, lies)
 
 
@@ -133,7 +133,8 @@ def _no_instruction(stmt: AsyncGemm, got: str, expected: str) -> TileError:
     )
 
 
-def _shared(stmt: AsyncGemm, region: Region, t: Threads, *, turned: bool) -> Operand:
+def shared_operand(stmt: Stmt, region: Region, t: Threads, *, turned: bool) -> Operand:
+    """An operand in shared memory; raises if it does not lie as tcgen05 reads it."""
     found = operand(region, t, turned=turned)
     if isinstance(found, Operand):
         return found
@@ -190,12 +191,13 @@ def shared_operands(stmt: AsyncGemm, t: Threads) -> list[Operand]:
 
 def unit_tiles(body: Block) -> frozenset[str]:
     """The names of the buffers that products of tcgen05 read."""
-    return frozenset(
-        r.buffer.name
-        for s in statements(body)
-        if isinstance(s, AsyncGemm) and s.unit is AsyncUnit.TCGEN05
-        for r in (s.a, s.b)
-    )
+    found: set[str] = set()
+    for s in statements(body):
+        if isinstance(s, AsyncGemm) and s.unit is AsyncUnit.TCGEN05:
+            found |= {s.a.buffer.name, s.b.buffer.name}
+        elif isinstance(s, ScaledGemm):
+            found |= {r.buffer.name for r in (s.a, s.b, s.scales_a, s.scales_b)}
+    return frozenset(found)
 
 
 # Statements --------------------------------------------------------------------------------------
@@ -210,10 +212,11 @@ def lower_product(stmt: AsyncGemm, t: Threads, arrived: frozenset[str]) -> Block
 
 def lower_arrival(stmt: MmaArrive, t: Threads) -> Block:
     """The mbarrier is arrived at when all products before are complete."""
-    return (If(t.first(), (_commit(stmt.barrier, stmt),), loc=stmt.loc),)
+    return (If(t.first(), (commit(stmt.barrier, stmt),), loc=stmt.loc),)
 
 
-def _commit(barrier: Region, stmt: Stmt) -> Stmt:
+def commit(barrier: Region, stmt: Stmt) -> Stmt:
+    """The mbarrier is arrived at when all products of the thread before are complete."""
     return Issue("tcgen05.commit", (barrier,), (), loc=stmt.loc)
 
 
@@ -254,7 +257,7 @@ class _Writer:
         out.append(Issue(WRITTEN, (stmt.c,), (), loc=self.loc))
         steps = (*self.products(),)
         if stmt.barrier is not None:
-            steps = (*steps, _commit(stmt.barrier, stmt))
+            steps = (*steps, commit(stmt.barrier, stmt))
         return (*out, If(self.t.first(), steps, loc=self.loc))
 
     def products(self) -> Iterator[Stmt]:
@@ -274,10 +277,10 @@ class _Writer:
         a_first = None
         if isinstance(job.a, Operand):
             a_first = self.t.names.var("matrix", U64)
-            yield self.descriptor(job.a, 0, a_first)
+            yield descriptor(job.a, 0, a_first)
         for part in range(job.columns // job.n):
             b_first = self.t.names.var("matrix", U64)
-            yield self.descriptor(job.b, part * job.n, b_first)
+            yield descriptor(job.b, part * job.n, b_first)
             for step in range(job.k // job.deep):
                 yield self.instruction(part, step, (a_first, b_first, word))
 
@@ -291,10 +294,10 @@ class _Writer:
             whole = Const(not clear.value, BOOL) if isinstance(clear, Const) else None
             scale = whole or Unary(UnaryOp.NOT, clear)
         if isinstance(job.a, Operand) and a_first is not None:
-            a = _further(a_first, job.a.moved(step * job.deep))
+            a = further(a_first, job.a.moved(step * job.deep))
         else:
             a = moved(address(self.tensor(job.a), stmt.a), step * DEPTH_BITS // 32)
-        b = _further(b_first, job.b.moved(step * job.deep))
+        b = further(b_first, job.b.moved(step * job.deep))
         c = moved(address(job.c, stmt.c), part * job.n)
         return Issue(job.row, (), (c, a, b, word, scale), loc=self.loc)
 
@@ -303,17 +306,18 @@ class _Writer:
         assert isinstance(a, Tensor)
         return a
 
-    def descriptor(self, x: Operand, low: int, result: Var) -> Stmt:
-        """The descriptor of a matrix from row (column, where it is turned) `low` on."""
-        mins = list(x.region.mins)
-        axis = -1 if x.turned else -2
-        mins[axis] = plus(mins[axis], low)
-        ones = (*[const(1)] * (len(mins) - 1), const(x.placement.group))
-        first = Region(x.region.buffer, tuple(mins), ones, loc=x.region.loc)
-        imm = (("swizzle", x.wide), ("leading", x.leading), ("stride", x.stride))
-        return Issue("tcgen05.descriptor", (), (first,), results=(result,), imm=imm, loc=self.loc)
+
+def descriptor(x: Operand, low: int, result: Var) -> Stmt:
+    """The descriptor of a matrix from row (column, where it is turned) `low` on."""
+    mins = list(x.region.mins)
+    axis = -1 if x.turned else -2
+    mins[axis] = plus(mins[axis], low)
+    ones = (*[const(1)] * (len(mins) - 1), const(x.placement.group))
+    first = Region(x.region.buffer, tuple(mins), ones, loc=x.region.loc)
+    imm = (("swizzle", x.wide), ("leading", x.leading), ("stride", x.stride))
+    return Issue("tcgen05.descriptor", (), (first,), results=(result,), imm=imm, loc=x.region.loc)
 
 
-def _further(first: Var, size: int) -> Expr:
+def further(first: Var, size: int) -> Expr:
     """A descriptor `size` bytes further on."""
     return Binary(BinaryOp.ADD, first, Const(size // 16, U64)) if size else first

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Load, Region, Var, const
+from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncGemm, AsyncUnit
 from tilelang.ir.tile import (
     Alloc,
@@ -68,10 +69,12 @@ from tilelang.passes.simt.launch import (
     static_shape,
 )
 from tilelang.passes.simt.operands import staged_product
+from tilelang.passes.simt.scaled_products import scale_columns, scaled_product
 from tilelang.passes.tensor_columns import Order, columns_asked, order_of
 from tilelang.scopes import Memory
 
 U32, U64, I32 = DType("uint32"), DType("uint64"), DType("int32")
+LANES = 128
 
 
 def tensor_memory(fn: Function, target: Target) -> Function:
@@ -133,6 +136,7 @@ class _Planner:
     tensors: dict[str, _Tensor] = field(default_factory=dict[str, _Tensor])
     early: list[_Tensor] = field(default_factory=list[_Tensor])
     late: set[str] = field(default_factory=set[str])
+    scales: dict[int, Buffer] = field(default_factory=dict[int, Buffer])
     barriers: list[Buffer] = field(default_factory=list[Buffer])
     owner: int = 0
 
@@ -146,6 +150,12 @@ class _Planner:
         if not found:
             return body
         self.refuse(body, found)
+        scales = [
+            Alloc(self.scales_of(s), loc=s.loc)
+            for s in statements(body)
+            if isinstance(s, GemmBlockScaled) and self.t.memory(s.c.buffer) is Memory.TMEM
+        ]
+        found, body = [*scales, *found], (*scales, *body)
         for alloc in found:
             self.tensors[alloc.buffer.name] = self.planned(alloc, body)
         order = self.order(body)
@@ -161,6 +171,13 @@ class _Planner:
             return (*self.prologue(None), *made)
         around = tuple(s.with_(consumers=made) if s is roles else s for s in body)
         return (*self.prologue(roles), *around)
+
+    def scales_of(self, stmt: GemmBlockScaled) -> Buffer:
+        """The Tensor Memory for the scales of a product."""
+        columns = sum(scale_columns(stmt))
+        made = self.t.names.buffer("scales", U32, (LANES, columns), "shared.tmem")
+        self.scales[id(stmt)] = made
+        return made
 
     def refuse(self, body: Block, found: Sequence[Alloc]) -> None:
         """What the lowering does not have."""
@@ -312,6 +329,8 @@ class _Planner:
                 made = self.give_back([self.tensors[stmt.buffer.name]], stmt.loc)
             case Gemm() if stmt.c.buffer.name in self.tensors:
                 made = self.product(stmt, part)
+            case GemmBlockScaled() if id(stmt) in self.scales:
+                made = self.scaled(stmt, part)
             case Copy() if stmt.src.buffer.name in self.tensors:
                 made = self.load(stmt)
             case Copy() | Fill() if stmt.dst.buffer.name in self.tensors:
@@ -338,12 +357,6 @@ class _Planner:
     def product(self, stmt: Gemm, part: _Part) -> Block:
         """A product, and the wait for it."""
         before, stmt = staged_product(stmt, self.t)
-        if part.done is None or part.phase is None:
-            part.done = self.t.names.buffer("product_done", U64, (1,), "shared.dyn")
-            part.phase = self.t.names.buffer("product_phase", I32, (1,), "local.var")
-            self.barriers.append(part.done)
-        done, loc = _one(part.done), stmt.loc
-        phase = Load(part.phase, (const(0),))
         issue = AsyncGemm(
             stmt.a,
             stmt.b,
@@ -352,14 +365,32 @@ class _Planner:
             unit=AsyncUnit.TCGEN05,
             transpose_a=stmt.transpose_a,
             transpose_b=stmt.transpose_b,
-            barrier=done,
-            loc=loc,
+            barrier=self.done(part),
+            loc=stmt.loc,
         )
+        return (*before, issue, *self.wait(part, (stmt.a, stmt.b, stmt.c), stmt.loc))
+
+    def scaled(self, stmt: GemmBlockScaled, part: _Part) -> Block:
+        """A block-scaled product, and the wait for it."""
+        before, issue = scaled_product(stmt, self.t, self.scales[id(stmt)], self.done(part))
+        used = (issue.a, issue.b, issue.c, issue.scales_a, issue.scales_b, issue.scales)
+        return (*before, issue, *self.wait(part, used, stmt.loc))
+
+    def done(self, part: _Part) -> Region:
+        """The mbarrier at which products of a part complete."""
+        if part.done is None:
+            part.done = self.t.names.buffer("product_done", U64, (1,), "shared.dyn")
+            part.phase = self.t.names.buffer("product_phase", I32, (1,), "local.var")
+            self.barriers.append(part.done)
+        return _one(part.done)
+
+    def wait(self, part: _Part, used: Sequence[Region], loc: Loc | None) -> Block:
+        """Every thread waits until the product before is complete."""
+        assert part.phase is not None
+        phase = Load(part.phase, (const(0),))
         return (
-            *before,
-            issue,
-            Issue("mbarrier.try_wait.parity", (), (done, phase), loc=loc),
-            Issue(DONE, (), (stmt.a, stmt.b, stmt.c), loc=loc),
+            Issue("mbarrier.try_wait.parity", (), (self.done(part), phase), loc=loc),
+            Issue(DONE, (), tuple(used), loc=loc),
             Store(part.phase, (const(0),), minus(const(1), phase), loc=loc),
         )
 
