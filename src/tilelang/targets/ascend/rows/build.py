@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,8 +81,7 @@ def value(name: str, *dtypes: str, like: str = "") -> OperandRow:
 
 def choice(name: str, *choices: Any, optional: bool = False) -> Immediate:
     """An immediate that is one of `choices`, which are of one type."""
-    kind = cast(type, type(choices[0]))
-    return Immediate(name, kind, choices, optional)
+    return Immediate(name, choices[0].__class__, choices, optional)
 
 
 def c0_of(x: Array) -> int:

@@ -119,7 +119,8 @@ _UNARY: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
 
 
 def _leaky(x: Any, slope: Any) -> Any:
-    return np.where(x >= 0, x, x * slope)
+    made: Array = np.where(x >= 0, x, x * slope)
+    return made
 
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]] = {

@@ -1,0 +1,131 @@
+"""What the text of a core calls, in either mode: storage, modes, elements, assertions.
+
+What enters: a group, the kind of core and its number. What leaves: the methods that both
+`inorder.InOrderCore` and `queued.QueuedCore` have, of which these complete the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilelang.dtypes import DType
+from tilelang.errors import Loc, TileIndexError, TileRuntimeError, error
+from tilelang.ir.ascend import Core as Kind
+from tilelang.ir.thread import Array, Space
+from tilelang.ir.tile import Assert
+from tilelang.isa.target import SyncLimits
+from tilelang.simulator.ascend.instruction import Instruction, Layout
+from tilelang.simulator.ascend.memories import GroupMemories, Window
+from tilelang.simulator.ascend.scalars import native
+
+Places = list[tuple[Window, int]]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A core of a launch: its group (a block), its kind, its number among those of the kind."""
+
+    group: int
+    kind: Kind
+    sub: int
+
+    def __str__(self) -> str:
+        own = "the cube core" if self.kind is Kind.CUBE else f"vector core {self.sub}"
+        return f"{own} of block {self.group}"
+
+
+class CoreBase:
+    """One core of a group. `sub` is the number of a vector core, 0 on the cube core."""
+
+    def __init__(self, member: Member, memories: GroupMemories, limits: SyncLimits) -> None:
+        self.member = member
+        self.kind = member.kind
+        self.sub = member.sub
+        self.memories = memories
+        self.limits = limits
+        self.atomic = ""
+        self.modes: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """What the core is called in reports."""
+        return str(self.member)
+
+    # Storage -------------------------------------------------------------------------------------
+
+    def window(self, array: Array, offset: int) -> Window:
+        """An array in a memory of the group."""
+        memory = self.memories.of(array.space, self.sub)
+        return Window(array.name, memory, offset, array.type.numpy)
+
+    def registers(self, array: Array, size: int, first: Any) -> list[Any]:
+        """Scalars of the scalar unit."""
+        if first is None:
+            unknown = np.frombuffer(b"\xff" * array.type.numpy.itemsize, array.type.numpy)[0]
+            first = native(unknown, array.type)
+        return [first] * size
+
+    # Scalars -------------------------------------------------------------------------------------
+
+    def set_mode(self, name: str, value: Any) -> None:
+        """A mode of what is issued from here on."""
+        if name == "atomic":
+            self.atomic = value
+        else:
+            self.modes[name] = value
+
+    def fail(self, stmt: Assert) -> None:
+        """An assertion does not hold."""
+        cls = TileIndexError if stmt.kind == "bounds" else None
+        if not stmt.kind:
+            text = f"device assertion failed: {stmt.message}"
+            raise error("value", text, stmt.loc, cls=TileRuntimeError, got=self.name)
+        raise error(stmt.kind, stmt.message, stmt.loc, cls=cls, got=self.name)
+
+    def element(self, window: Window, index: int, loc: Loc | None) -> int:
+        """The index of an element that is inside."""
+        start = window.start + index * window.dtype.itemsize
+        if start < 0 or start + window.dtype.itemsize > window.memory.data.size:
+            raise error(
+                "bounds",
+                f"an element outside of {window.memory.name}",
+                loc,
+                cls=TileIndexError,
+                got=f"element {index} of {window.name}",
+            )
+        return start
+
+    def value_of(self, window: Window, index: int) -> Any:
+        """An element as a scalar of the text."""
+        return native(window.elements[index], DType(window.dtype.name))
+
+    # Instructions --------------------------------------------------------------------------------
+
+    def places(self, i: Instruction, layout: Layout, operands: tuple[Any, ...]) -> Places:
+        """The windows of the slots, with their first elements."""
+        found: Places = [(operands[2 * k], operands[2 * k + 1]) for k in range(len(i.slots))]
+        if i.row.remote:  # the output lies in the UB of another core
+            window, index = found[0]
+            memory = self.memories.of(Space.UB, int(layout.params["sub"]))
+            found[0] = (Window(window.name, memory, window.start, window.dtype), index)
+        return found
+
+    def state(self, i: Instruction) -> dict[str, Any]:
+        """The modes that an instruction sees, as they are when it is issued."""
+        if i.row.stores:
+            return {"atomic": self.atomic, **self._scale(i)}
+        return self._scale(i) if i.row.remote else self._product(i)
+
+    def _scale(self, i: Instruction) -> dict[str, Any]:
+        scale = self.modes.get("deq_scale")
+        return {"deq_scale": scale} if scale is not None and i.row.name.startswith("l0c") else {}
+
+    def _product(self, i: Instruction) -> dict[str, Any]:
+        return {"hf32": self.modes.get("hf32", 0)} if i.row.name == "mad" else {}
+
+    def print_element(self, window: Window, index: int, imm: dict[str, Any]) -> None:
+        """Print one element."""
+        print(f"{imm['message']} {imm['buffer']}[{index}] = {self.value_of(window, index)}".strip())

@@ -1,0 +1,197 @@
+"""One instruction of a program, prepared: where its operands lie, what it means.
+
+What enters: a row and the statement. What leaves: for values of its scalars, arrays that are the
+memory itself, of the shapes that the row's `views` say, and for checks the bytes they cover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilelang.errors import InternalError, Loc, TileIndexError, error
+from tilelang.ir.ascend import Pipe
+from tilelang.ir.expr import Expr
+from tilelang.ir.node import Effect
+from tilelang.ir.thread import Instr, Slot
+from tilelang.isa.instr import InstrRow, Is
+from tilelang.isa.target import Fact
+from tilelang.simulator.ascend.memories import Window
+from tilelang.targets.ascend.rows.build import PipeRow
+from tilelang.targets.ascend.rows.vector import OutsideSource
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A slot: its name in the meaning, what happens to it, the alignment of its address, its
+    element.
+    """
+
+    name: str
+    effect: Effect
+    align: int
+    dtype: np.dtype[Any]
+    count: int
+
+
+@dataclass(frozen=True)
+class View:
+    """The elements of one operand, from its first byte on: shape, strides in bytes, the first and
+    the last byte.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    low: int
+    high: int
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no element."""
+        return 0 in self.shape
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an instruction does for given scalars: the parameters of the meaning, the views."""
+
+    params: dict[str, Any]
+    views: tuple[View, ...]
+
+
+@dataclass
+class Instruction:
+    """One instruction of the text."""
+
+    row: PipeRow
+    loc: Loc | None
+    slots: tuple[Operand, ...]
+    names: tuple[str, ...]
+    imm: dict[str, Any]
+    meaning: Callable[..., Any] | None
+    layouts: dict[tuple[Any, ...], Layout] = field(default_factory=dict[tuple[Any, ...], Layout])
+    runs: int = 0
+
+    @staticmethod
+    def of(row: InstrRow, stmt: Instr) -> Instruction:
+        """Prepare a statement."""
+        if not isinstance(row, PipeRow):
+            raise InternalError(f"{row.name} is no instruction of an Ascend core")
+        slots: list[Operand] = []
+        names: list[str] = []
+        for o, node in zip((*row.outs, *row.ins), (*stmt.outs, *stmt.ins), strict=True):
+            if o.kind is Is.SLOT and isinstance(node, Slot):
+                dtype = node.array.type.numpy
+                slots.append(Operand(o.name, o.effect, o.align, dtype, node.count))
+            elif isinstance(node, Expr):
+                names.append(o.name)
+        return Instruction(row, stmt.loc, tuple(slots), tuple(names), dict(stmt.imm), row.meaning)
+
+    @property
+    def pipe(self) -> Pipe:
+        """The queue that it goes to."""
+        return self.row.pipe
+
+    def __str__(self) -> str:
+        return self.row.name
+
+    def layout(self, values: tuple[Any, ...]) -> Layout:
+        """The views for these scalars; the same scalars give the same views."""
+        found = self.layouts.get(values)
+        if found is None:
+            found = self.layouts[values] = self._layout(values)
+        return found
+
+    def _layout(self, values: tuple[Any, ...]) -> Layout:
+        params = {**self.imm, **dict(zip(self.names, values, strict=True))}
+        strided = self.row.views(params) if self.row.views is not None else {}
+        views: list[View] = []
+        for slot in self.slots:
+            shape, strides = strided.get(slot.name, ((slot.count,), (1,)))
+            if min(shape, default=0) < 0:
+                raise error(
+                    "shape",
+                    f"{self.row.name} of a negative number of elements",
+                    self.loc,
+                    got=f"{slot.name} of shape {shape}",
+                )
+            size = slot.dtype.itemsize
+            steps = tuple(s * size for s in strides)
+            ends = [(n - 1) * s for n, s in zip(shape, steps, strict=True)]
+            low, high = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + size
+            views.append(View(tuple(shape), steps, low, high))
+        return Layout(params, tuple(views))
+
+    def arrays(self, layout: Layout, places: Sequence[tuple[Window, int]]) -> dict[str, Any]:
+        """The operands as arrays: windows of memory, with the first element of each."""
+        found: dict[str, Any] = {}
+        for slot, view, (window, index) in zip(self.slots, layout.views, places, strict=True):
+            start = window.start + index * slot.dtype.itemsize
+            if slot.align and start % slot.align and not view.empty:
+                raise self._misaligned(slot, start)
+            if view.empty:
+                found[slot.name] = np.zeros(view.shape, slot.dtype)
+                continue
+            if start + view.low < 0 or start + view.high > window.memory.data.size:
+                raise self._outside(slot, window, start, view)
+            found[slot.name] = np.ndarray(
+                view.shape, slot.dtype, window.memory.data, start, view.strides
+            )
+        return found
+
+    def run(self, arrays: dict[str, Any], params: dict[str, Any]) -> None:
+        """Do it. What a meaning finds wrong with the data is an error at the author's line."""
+        assert self.meaning is not None
+        try:
+            self.meaning(**arrays, **params)
+        except OutsideSource as e:
+            raise error("bounds", f"{self.row.name}: {e}", self.loc, cls=TileIndexError) from None
+
+    def check_id(self, number: int, limit: Fact | None, what: str) -> None:
+        """An id that the chip has."""
+        if limit is not None and 0 <= number < limit.value:
+            return
+        known = "none" if limit is None else f"0 to {limit.value - 1} ({limit.source})"
+        raise error("value", f"{what} {number}", self.loc, expected=known, got=str(number))
+
+    def _misaligned(self, slot: Operand, start: int) -> Exception:
+        return error(
+            "layout",
+            f"{slot.name} of {self.row.name} is not aligned",
+            self.loc,
+            expected=f"a multiple of {slot.align} bytes ({self.row.source})",
+            got=f"byte {start}",
+        )
+
+    def _outside(self, slot: Operand, window: Window, start: int, view: View) -> Exception:
+        return error(
+            "bounds",
+            f"{self.row.name} leaves {window.memory.name} by {window.name}",
+            self.loc,
+            cls=TileIndexError,
+            expected=f"bytes 0 to {window.memory.data.size}",
+            got=f"bytes {start + view.low} to {start + view.high} ({slot.name})",
+        )
+
+
+def bytes_of(view: View, start: int, itemsize: int) -> Places | slice:
+    """The bytes of a view that begins at `start`."""
+    runs = itemsize
+    shape, strides = list(view.shape), list(view.strides)
+    while shape and strides[-1] == runs:
+        runs *= shape.pop()
+        strides.pop()
+    places = np.zeros(1, np.int64)
+    for n, step in zip(shape, strides, strict=True):
+        if step == 0 or n == 1:
+            continue
+        places = (places[:, None] + np.arange(n) * step).reshape(-1)
+    if places.size == 1:
+        return slice(start + int(places[0]), start + int(places[0]) + runs)
+    return (start + places[:, None] + np.arange(runs)).reshape(-1)

@@ -1,0 +1,404 @@
+"""The checked mode: pipes are queues, and every access is looked at.
+
+What enters: a launch and a schedule, which says when queues go on. What leaves: changed memory and
+findings. The scalar unit of a core issues instructions into queues; each queue keeps its order.
+Order between queues and cores comes from flags, barriers and mutexes alone, and from the issue
+itself: an instruction comes after what the scalar unit knew when it issued it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelang.errors import Loc
+from tilelang.ir.ascend import PIPES_OF, Pipe
+from tilelang.ir.node import Effect
+from tilelang.simulator.ascend.core import CoreBase, Member, Places
+from tilelang.simulator.ascend.crossing import Crossing
+from tilelang.simulator.ascend.instruction import Instruction, Layout, bytes_of
+from tilelang.simulator.ascend.launch import Launch
+from tilelang.simulator.ascend.memories import GroupMemories, Window
+from tilelang.simulator.ascend.report import flag_name, leftover, raised_twice
+from tilelang.simulator.machine import Clocks, Edge, Schedule, Scheduler, Team, Wait, Who
+from tilelang.simulator.machine.clocks import Actors, Clock
+
+Steps = Iterator[Wait | None]
+
+
+@dataclass
+class Given:
+    """What is handed over with a flag: what is known in the group, and what was told to others."""
+
+    team: Team
+    clock: Clock
+    told: dict[int, int]
+
+
+@dataclass
+class Task:
+    """Something in a queue: what it knows from its issue, what it waits for, what it does."""
+
+    clock: Clock
+    do: Callable[[], None]
+    ready: Callable[[], bool] | None = None
+    what: str = ""
+    loc: Loc | None = None
+
+
+class Queue:
+    """The queue of one pipe of a core."""
+
+    def __init__(self, core: QueuedCore, pipe: Pipe, actor: Actors) -> None:
+        self.core = core
+        self.pipe = pipe
+        self.actor = actor
+        self.tasks: deque[Task] = deque()
+        self.running = False
+
+    def put(self, task: Task) -> None:
+        """Issue something."""
+        self.tasks.append(task)
+        if not self.running:
+            self.running = True
+            name = f"{self.pipe.value} of {self.core.name}"
+            self.core.scheduler.spawn(name, self.steps(), asynchronous=True)
+
+    def steps(self) -> Steps:
+        """Do what is there, in order."""
+        while self.tasks:
+            task = self.tasks[0]
+            while task.ready is not None and not task.ready():
+                yield Wait(task.ready, task.what, task.loc)
+            self.core.team.acquire(self.actor, task.clock)
+            task.do()
+            self.tasks.popleft()
+            self.core.scheduler.happened()
+            yield None
+        self.running = False
+
+
+@dataclass
+class Event:
+    """An event of two pipes: what those who raised it hand over, oldest first."""
+
+    raised: deque[tuple[Clock, Loc | None]] = field(default_factory=deque[tuple[Clock, Loc | None]])
+
+
+@dataclass
+class Mutex:
+    """Who comes next, and what the last holder hands over. `tickets` counts the locks issued."""
+
+    edge: Edge
+    tickets: int = 0
+    served: int = 0
+    held_at: Loc | None = None
+
+
+class QueuedCore(CoreBase):
+    """One core with its queues."""
+
+    def __init__(
+        self,
+        member: Member,
+        memories: GroupMemories,
+        machine: Machine,
+        team: Team,
+    ) -> None:
+        super().__init__(member, memories, machine.limits)
+        self.machine = machine
+        self.team = team
+        self.scheduler = machine.scheduler
+        pipes = PIPES_OF[member.kind]
+        actors = team.add(len(pipes), lambda k: f"{pipes[k].value} of {self.name}")
+        self.scalar: Actors = actors[:1]
+        self.queues = {
+            pipe: Queue(self, pipe, actors[k : k + 1]) for k, pipe in enumerate(pipes) if k
+        }
+        self.events: dict[tuple[str, str, int], Event] = {}
+        self.mutexes: dict[int, Mutex] = {}
+
+    # Instructions --------------------------------------------------------------------------------
+
+    def issue(self, i: Instruction, *operands: Any) -> None:
+        """Put an instruction into its queue."""
+        layout = i.layout(operands[2 * len(i.slots) :])
+        places = self.places(i, layout, operands)
+        state = self.state(i)
+
+        def do() -> None:
+            self.carry_out(i, layout, places, state)
+
+        self.put(i.pipe, do, loc=i.loc)
+
+    def put(self, pipe: Pipe, do: Callable[[], None], **facts: Any) -> None:
+        """Put something into a queue; it knows what the scalar unit knows."""
+        self.queues[pipe].put(Task(self.team.release(self.scalar), do, **facts))
+
+    def carry_out(
+        self, i: Instruction, layout: Layout, places: Places, state: dict[str, Any]
+    ) -> None:
+        """Do an instruction: note its reads, then its writes."""
+        arrays = i.arrays(layout, places)
+        actor = self.queues[i.pipe].actor
+        atomic = bool(state.get("atomic"))
+        for effect in (Effect.READ, Effect.WRITE):
+            for k, slot in enumerate(i.slots):
+                wanted = slot.effect
+                if k == 0 and i.row.name == "mad" and layout.params["init"]:
+                    wanted = Effect.WRITE  # what was there does not count
+                if not wanted & effect or layout.views[k].empty:
+                    continue
+                if atomic and effect is Effect.READ and slot.effect & Effect.WRITE:
+                    continue
+                self.note(i, k, layout, places[k], (effect, atomic and k == 0), actor)
+        i.run(arrays, {**layout.params, **state})
+
+    def note(
+        self,
+        i: Instruction,
+        k: int,
+        layout: Layout,
+        place: tuple[Window, int],
+        access: tuple[Effect, bool],
+        actor: Actors,
+    ) -> None:
+        """Tell the shadow of an access."""
+        window, index = place
+        shadow = window.memory.shadow
+        if shadow is None:
+            return
+        effect, atomic = access
+        size = i.slots[k].dtype.itemsize
+        at = bytes_of(layout.views[k], window.start + index * size, size)
+        verb = "writes" if effect is Effect.WRITE else "reads"
+        site = self.machine.report.site(i.loc, f"{i.row.name} {verb} {window.name}")
+        who = Who(self.team, int(actor[0]), site, atomic=atomic)
+        if effect is Effect.WRITE:
+            shadow.write(at, who, who.actors)
+        else:
+            shadow.read(at, who, who.actors)
+
+    # Elements ------------------------------------------------------------------------------------
+
+    def load(self, window: Window, index: int, loc: Loc | None) -> Any:
+        """An element, by the scalar unit."""
+        self.touch(window, self.element(window, index, loc), loc, writes=False)
+        return self.value_of(window, index)
+
+    def store(self, window: Window, index: int, value: Any, loc: Loc | None) -> None:
+        """Write an element."""
+        self.touch(window, self.element(window, index, loc), loc, writes=True)
+        window.elements[index] = value
+
+    def touch(self, window: Window, start: int, loc: Loc | None, *, writes: bool) -> None:
+        """Tell the shadow of an access by the scalar unit."""
+        shadow = window.memory.shadow
+        if shadow is None:
+            return
+        what = f"the scalar unit {'writes' if writes else 'reads'} {window.name}"
+        who = Who(self.team, int(self.scalar[0]), self.machine.report.site(loc, what))
+        at = slice(start, start + window.dtype.itemsize)
+        if writes:
+            shadow.write(at, who, who.actors)
+        else:
+            shadow.read(at, who, who.actors)
+
+    # Flags of the core ---------------------------------------------------------------------------
+
+    def event(self, i: Instruction, number: int) -> Event:
+        """An event, by its pipes and number."""
+        i.check_id(number, self.limits.event_ids, "event")
+        return self.events.setdefault((i.imm["src"], i.imm["dst"], number), Event())
+
+    def set_flag(self, i: Instruction, number: int) -> None:
+        """Raise an event when the pipe comes to it."""
+        event, src = self.event(i, number), Pipe(i.imm["src"])
+
+        def do() -> None:
+            if event.raised:
+                name = flag_name(i.imm["src"], i.imm["dst"], number)
+                raised_twice(self.machine.report, self.name, name, i.loc)
+            event.raised.append((self.team.release(self.actor(src)), i.loc))
+
+        if src is Pipe.S:
+            do()
+            self.scheduler.happened()
+        else:
+            self.put(src, do, loc=i.loc)
+
+    def wait_flag(self, i: Instruction, number: int) -> Steps:
+        """Hold up a pipe until an event is raised."""
+        event, dst = self.event(i, number), Pipe(i.imm["dst"])
+        what = flag_name(i.imm["src"], i.imm["dst"], number)
+
+        def ready() -> bool:
+            return bool(event.raised)
+
+        def do() -> None:
+            clock, _ = event.raised.popleft()
+            self.team.acquire(self.actor(dst), clock)
+
+        if dst is not Pipe.S:
+            self.put(dst, do, ready=ready, what=what, loc=i.loc)
+            return
+        while not ready():
+            yield Wait(ready, what, i.loc)
+        do()
+
+    def actor(self, pipe: Pipe) -> Actors:
+        """The actor of a pipe."""
+        return self.scalar if pipe is Pipe.S else self.queues[pipe].actor
+
+    def barrier(self, i: Instruction) -> Steps:
+        """Of one pipe: it keeps its order anyhow. Of all: the scalar unit waits for every queue."""
+        if i.imm["pipe"] != Pipe.ALL.value:
+            return
+        yield from self.drained("all pipes to be done", i.loc)
+
+    def drained(self, what: str, loc: Loc | None) -> Steps:
+        """Go on when all queues are empty, knowing what they have done."""
+
+        def ready() -> bool:
+            return not any(q.tasks for q in self.queues.values())
+
+        while not ready():
+            yield Wait(ready, what, loc)
+        for q in self.queues.values():
+            self.team.acquire(self.scalar, self.team.release(q.actor))
+
+    # Mutexes -------------------------------------------------------------------------------------
+
+    def mutex(self, i: Instruction, number: int) -> Mutex:
+        """A mutex of the core."""
+        i.check_id(number, self.limits.mutexes, "mutex")
+        return self.mutexes.setdefault(number, Mutex(Edge(self.team)))
+
+    def lock(self, i: Instruction, number: int) -> Steps:
+        """Hold up a pipe until those who asked before have given the mutex back."""
+        mutex, pipe = self.mutex(i, number), Pipe(i.imm["pipe"])
+        mine = mutex.tickets
+        mutex.tickets += 1
+
+        def do() -> None:
+            mutex.edge.take(self.actor(pipe))
+            mutex.held_at = i.loc
+
+        self.put(
+            pipe,
+            do,
+            ready=lambda: mutex.served == mine,
+            what=f"mutex {number}",
+            loc=i.loc,
+        )
+        return iter(())
+
+    def unlock(self, i: Instruction, number: int) -> None:
+        """Give a mutex back when the pipe comes to it."""
+        mutex, pipe = self.mutex(i, number), Pipe(i.imm["pipe"])
+
+        def do() -> None:
+            mutex.edge.give(self.actor(pipe))
+            mutex.served += 1
+            mutex.held_at = None
+
+        self.put(pipe, do, loc=i.loc)
+
+    # Between cores -------------------------------------------------------------------------------
+
+    def given(self, pipe: Pipe) -> Given:
+        """What a pipe hands over to other cores."""
+        clock = self.team.release(self.actor(pipe))
+        return Given(self.team, clock, self.team.publish())
+
+    def received(self, actors: Actors, parts: list[Given]) -> None:
+        """What others have handed over."""
+        for part in parts:
+            if part.team is self.team:
+                self.team.acquire(actors, part.clock)
+            else:
+                self.team.hear(part.told)
+
+    def cross_set(self, i: Instruction, number: int) -> None:
+        """Raise a flag for other cores when the pipe comes to it."""
+        pipe = Pipe(i.imm["pipe"])
+
+        def do() -> None:
+            self.machine.crossing.raise_(self, i, number, self.given(pipe))
+
+        if pipe is Pipe.S:
+            do()
+            self.scheduler.happened()
+        else:
+            self.put(pipe, do, loc=i.loc)
+
+    def cross_wait(self, i: Instruction, number: int) -> Steps:
+        """Hold up the core, or one pipe, until a flag of other cores holds."""
+        crossing, pipe = self.machine.crossing, Pipe(i.imm["pipe"])
+        ready, what = crossing.ready(self, i, number), crossing.what(i, number)
+        whole = pipe in (Pipe.ALL, Pipe.S)
+
+        def do() -> None:
+            actors = self.scalar if whole else self.actor(pipe)
+            self.received(actors, crossing.take(self, i, number))
+
+        if not whole:
+            self.put(pipe, do, ready=ready, what=what, loc=i.loc)
+            return
+        while not ready():
+            yield Wait(ready, what, i.loc)
+        do()
+
+    def sync_all(self, i: Instruction, kind: str) -> Steps:
+        """Go on when all cores are here and done."""
+        yield from self.drained("its pipes to be done before T.sync_all()", i.loc)
+        crossing = self.machine.crossing
+        arrived = crossing.arrive(self, i, kind, self.given(Pipe.S))
+        self.scheduler.happened()
+        while not arrived():
+            yield Wait(arrived, "all cores to come to T.sync_all()", i.loc)
+        self.received(self.scalar, crossing.met(self, kind))
+
+    # The end -------------------------------------------------------------------------------------
+
+    def whole(self, steps: Steps) -> Steps:
+        """The program of the core, and its end: nothing may be left in the queues or raised."""
+        yield from steps
+        yield from self.drained("its pipes to be done", None)
+        report = self.machine.report
+        for (src, dst, number), event in self.events.items():
+            if event.raised:
+                leftover(report, self.name, flag_name(src, dst, number), event.raised[-1][1])
+        for number, mutex in self.mutexes.items():
+            if mutex.served != mutex.tickets:
+                leftover(report, self.name, f"mutex {number}", mutex.held_at)
+
+
+class Machine:
+    """One launch in this mode."""
+
+    def __init__(self, launch: Launch, schedule: Schedule) -> None:
+        self.report = launch.report
+        self.scheduler = Scheduler(schedule)
+        self.clocks = Clocks()
+        limits = launch.of.chip.sync
+        assert limits is not None
+        self.limits = limits
+        blocks = launch.blocks()
+        self.crossing = Crossing[Given](launch.size(), limits)
+        for number, block in enumerate(blocks):
+            label = f" of block {number}"
+            memories = GroupMemories(launch.of.sizes, launch.report, label, checked=True)
+            team = self.clocks.team()
+            for kind, sub in launch.kinds():
+                core = QueuedCore(Member(number, kind, sub), memories, self, team)
+                self.scheduler.spawn(core.name, core.whole(launch.steps(core, block)))
+
+
+def run_queued(launch: Launch, schedule: Schedule) -> None:
+    """Run all blocks."""
+    machine = Machine(launch, schedule)
+    machine.scheduler.run()
+    machine.crossing.finish(launch.report)
