@@ -178,7 +178,11 @@ _FORMATS = {
     "tf32": {2: "float32"},
     "f8f6f4": {0: "float8_e4m3fn", 1: "float8_e5m2"},
     "i8": {0: "uint8", 1: "int8"},
+    "mxf8f6f4": {0: "float8_e4m3fn", 1: "float8_e5m2"},
+    "mxf4": {1: "float4_e2m1fn"},
+    "mxf4nvf4": {1: "float4_e2m1fn"},
 }
+_SCALES = {0: "float8_e4m3fn", 1: "float8_e8m0fnu"}
 _RESULTS = {0: "float16", 1: "float32", 2: "int32"}
 
 
@@ -197,8 +201,13 @@ def descriptor(m: Any, stmt: Any, mask: np.ndarray) -> None:
 def instruction(m: Any, stmt: Any, mask: np.ndarray) -> None:
     """PTX ISA, tcgen05: Instruction descriptor."""
     imm = dict(stmt.imm)
+    kind = imm.get("kind")
     formats = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "u8": 0, "s8": 1}
-    word = {"f16": 0, "f32": 1, "s32": 2}[imm["d"]] << 4
+    if kind is None:
+        word = {"f16": 0, "f32": 1, "s32": 2}[imm["d"]] << 4
+    else:
+        formats["e2m1"] = 1 if kind.startswith("mxf4") else 5
+        word = imm["scale_b_at"] << 4 | imm["scale_a_at"] << 29 | (imm["scale"] == "ue8m0") << 23
     word |= formats[imm["a"]] << 7 | formats[imm["b"]] << 10
     word |= imm["trans_a"] << 15 | imm["trans_b"] << 16 | imm["n"] // 8 << 17 | imm["m"] // 16 << 24
     m.set(stmt.results[0].name, np.uint32(word), mask, stmt.results[0].type)
@@ -239,33 +248,79 @@ def product(m: Any, stmt: Any, mask: np.ndarray) -> None:
     parts = stmt.row.split(".")
     kind = parts[2]
     d, a, b, word = (_uniform(m, e, mask) for e in stmt.ins[:4])
+    scales = [_uniform(m, e, mask) for e in stmt.ins[4:-1]]
     keep = bool(_uniform(m, stmt.ins[-1], mask))
     tensor = memory(m)
     rows, n = (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
     ta, tb = (DType(_FORMATS[kind][word >> low & 7]) for low in (7, 10))
-    total = DType(_RESULTS[word >> 4 & 3])
-    deep = 256 // ta.bits
+    total = DType("float32" if scales else _RESULTS[word >> 4 & 3])
+    inner = DType("int64") if kind == "i8" else DType("float64")
 
     def done() -> None:
         lanes = _lanes_of(rows)[:, None]
         if parts[-1] == "ts":
-            columns = tensor.columns(a, 8)
-            words = np.ascontiguousarray(tensor.cells[lanes[:, 0], columns])
-            x = words.view(ta.numpy).reshape(rows, deep)
+            words = np.ascontiguousarray(tensor.cells[lanes[:, 0], tensor.columns(a, 8)])
+            x = words.view(ta.numpy).reshape(rows, 256 // ta.bits)
         else:
-            x = _matrix(m, a, rows, deep, ta, bool(word >> 15 & 1))
-        y = _matrix(m, b, n, deep, tb, bool(word >> 16 & 1))
-        made = _wide(x, ta, kind) @ _wide(y, tb, kind).T
+            x = _operand(m, a, rows, ta, bool(word >> 15 & 1))
+        y = _operand(m, b, n, tb, bool(word >> 16 & 1))
+        left, right = _wide(x, ta, kind), _wide(y, tb, kind)
+        if scales:
+            many = int(parts[3][-2])
+            dtype = DType(_SCALES[word >> 23 & 1])
+            left = left * _scale(tensor, scales[0], word >> 29 & 3, left.shape, many, dtype)
+            right = right * _scale(tensor, scales[1], word >> 4 & 3, right.shape, many, dtype)
+        made = left @ right.T
         first = tensor.columns(d, n).start
         at = np.arange(first, first + n)[None, :]
-        inner = DType("int64") if kind == "i8" else DType("float64")
         if keep:
             cells = np.ascontiguousarray(tensor.cells[lanes, at])
             old = cells.view(total.numpy) if total.bits == 32 else cells.astype(np.uint16)
             made = made + converter(total, inner)(old.view(total.numpy))
         result = np.ascontiguousarray(converter(inner, total)(made))
-        bits = result.view(f"u{total.bytes}").astype(np.uint32)
-        tensor.cells[lanes, at] = bits
+        tensor.cells[lanes, at] = result.view(f"u{total.bytes}").astype(np.uint32)
+
+    tensor.queue.append(done)
+
+
+def _operand(m: Any, desc: int, rows: int, dtype: DType, turned: bool) -> np.ndarray:
+    if dtype.bits != 4:
+        return _matrix(m, desc, rows, 256 // dtype.bits, dtype, turned)
+    pairs = _matrix(m, desc, rows, 32, DType("uint8"), turned)
+    return np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(rows, 64).view(dtype.numpy)
+
+
+def _scale(
+    tensor: TensorMemory, at: int, byte: int, shape: Any, many: int, dtype: DType
+) -> np.ndarray:
+    """The scales of a matrix (PTX ISA, tcgen05: Layout of the scale factors): those of row r are
+    in lane r % 32 and cell r // 32, from byte on.
+    """
+    rows, deep = shape
+    r = np.arange(rows)
+    tensor.columns(at, int(r.max()) // 32 + 1)
+    cells = tensor.cells[r % 32, at + r // 32]
+    for warp in range(1, 4):
+        assert (tensor.cells[r % 32 + 32 * warp, at + r // 32] == cells).all()
+    assert byte + many <= 4
+    codes = np.stack([cells >> 8 * (byte + k) & 0xFF for k in range(many)], axis=1).astype(np.uint8)
+    values = converter(dtype, DType("float64"))(np.ascontiguousarray(codes).view(dtype.numpy))
+    return np.repeat(values, deep // many, axis=1)
+
+
+def copy(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """`tcgen05.cp.32x128b.warpx4`: 32 rows of 16 bytes into the lanes of each warp."""
+    assert mask.sum() == 1, "a copy is issued by one thread"
+    to, source = (_uniform(m, e, mask) for e in stmt.ins)
+    tensor = memory(m)
+
+    def done() -> None:
+        assert source >> 61 == 0
+        start, stride = (source & 0x3FFF) * 16, (source >> 32 & 0x3FFF) * 16
+        r = np.arange(32)
+        at = (start + r // 8 * stride + r % 8 * 16)[:, None] + np.arange(16)
+        words = np.ascontiguousarray(m.pool[at]).view(np.uint32)
+        tensor.cells[:, tensor.columns(to, 4)] = np.tile(words, (4, 1))
 
     tensor.queue.append(done)
 
@@ -303,6 +358,8 @@ ROW_MEANINGS.update(
         "tcgen05.wait.*": wait,
         "tcgen05.descriptor": descriptor,
         "tcgen05.instruction": instruction,
+        "tcgen05.instruction.scaled": instruction,
+        "tcgen05.cp.32x128b.warpx4": copy,
         "tcgen05.mma.*": product,
         "tcgen05.commit": commit,
     }
