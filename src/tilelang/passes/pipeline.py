@@ -15,6 +15,8 @@ from tilelang.ir.node import Node
 from tilelang.ir.thread import Program
 from tilelang.ir.tile import Function
 from tilelang.isa.target import BackendName, Target
+from tilelang.passes.ascend.explicit import EXPLICIT
+from tilelang.passes.ascend.lower import lower_ascend
 from tilelang.passes.canonicalize import canonicalize, canonicalize_threads
 from tilelang.passes.lower_copies import lower_copies
 from tilelang.passes.lower_gemm import lower_gemm
@@ -97,7 +99,17 @@ MANY_THREADS: tuple[Pass, ...] = (
 )
 """For a machine on which many threads run a block."""
 
-PIPELINES: Mapping[BackendName, tuple[Pass, ...]] = {"cpu": ONE_THREAD, "cuda": MANY_THREADS}
+CORE_GROUPS: tuple[Pass, ...] = (
+    *EXPLICIT,  # memories, cores, addresses and the order between pipes are statements
+    lower_ascend,  # the thread stage: instructions on arrays at their addresses
+)
+"""For a machine whose cores queue work on pipes."""
+
+PIPELINES: Mapping[BackendName, tuple[Pass, ...]] = {
+    "cpu": ONE_THREAD,
+    "cuda": MANY_THREADS,
+    "ascend": CORE_GROUPS,
+}
 """The passes for the hardware of each kind of target."""
 
 

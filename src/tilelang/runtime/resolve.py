@@ -12,7 +12,7 @@ from tilelang.errors import error
 from tilelang.isa.target import Target, TargetLike
 from tilelang.targets import target as parse
 
-SIMULATED = ("cuda",)
+SIMULATED = ("cuda", "ascend")
 """The kinds of machine that there is a model of."""
 
 

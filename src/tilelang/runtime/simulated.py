@@ -14,14 +14,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tilelang.errors import Diagnostic, Findings, InternalError
+from tilelang.ir.thread import Program
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 from tilelang.passes.pipeline import lower
 from tilelang.runtime.cuda_cache import left_out
 from tilelang.runtime.trace import Trace
+from tilelang.simulator.ascend import AscendProgram
 from tilelang.simulator.gpu import SimulatedProgram
 from tilelang.simulator.machine import Schedule
 from tilelang.targets.cuda.rows import ROWS
+
+Model = SimulatedProgram | AscendProgram
+
+
+def _modelled(program: Program, target: Target) -> Model:
+    """The model of the target's chip with a program."""
+    if target.backend == "ascend" and target.chip is not None:
+        return AscendProgram(program, target.chip)
+    if target.backend != "cuda":
+        raise InternalError(f"there is no model of {target}")
+    return SimulatedProgram(program, ROWS)
 
 
 class Simulated:
@@ -29,7 +42,7 @@ class Simulated:
 
     native: ClassVar[bool] = False
 
-    def __init__(self, program: SimulatedProgram, decided: list[str]) -> None:
+    def __init__(self, program: Model, decided: list[str]) -> None:
         self.program = program
         self.decided = decided
 
@@ -59,11 +72,9 @@ class Simulated:
 
 def simulated_program(fn: Function, target: Target, trace: Trace) -> Simulated:
     """The function on the model of the target's chip. A `TileError` for what that cannot run."""
-    if target.backend != "cuda":
-        raise InternalError(f"there is no model of {target}")
     hardware = replace(target, mode="native")
     program = lower(fn, hardware, trace.stage, left_out(trace.options))
     with trace.step("translate"):
-        made = SimulatedProgram(program, ROWS)
+        made = _modelled(program, target)
     trace.text("kernel.py", made.source)
     return Simulated(made, [] if trace.decisions is None else trace.decisions.lines())
