@@ -7,6 +7,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from block_interpreter import run_blocks
 from gpu_build import check_gpu, gpu_program
 from tilelang.errors import TileError
 from tilelang.ir.thread import Instr, kernels_of
@@ -75,6 +76,23 @@ def test_without_guards_and_barriers_there_are_none_but_the_authors():
     assert "barrier.sync" in plain
     assert "barrier.sync" not in rows_of(bare)
     assert not any(type(n).__name__ == "Select" for n in bare.walk())
+
+
+def test_without_barriers_a_reduction_still_exchanges_in_order():
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 512), "int32"), B: T.Tensor((2, 512), "int32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((2, 512), "int32")
+            b = T.alloc_fragment((2,), "int32")
+            T.copy(A, a)
+            T.reduce_sum(a, b, dim=1)
+            for i, j in T.Parallel(2, 512):
+                B[i, j] = a[i, j] - b[i]
+
+    program = gpu_program(kernel.ir, without=("barriers",))
+    got = {"A": np.arange(1024, dtype=np.int32).reshape(2, 512), "B": np.zeros((2, 512), np.int32)}
+    run_blocks(program, got)
+    np.testing.assert_array_equal(got["B"], got["A"] - got["A"].sum(1, keepdims=True))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from tilelang.errors import error
 from tilelang.ir.thread import Program
-from tilelang.ir.tile import Function
+from tilelang.ir.tile import Alloc, Function
 from tilelang.options import Options
+from tilelang.scopes import Dialect, Memory, memory_of
 
 SWITCHES = {
     "warp-specialize": "a warp of its own issues the copies of pipelined loops",
@@ -22,11 +23,11 @@ SWITCHES = {
     "cp-async": "pipelined loops copy ahead with cp.async",
     "memory-reuse": "shared arrays that are not needed at the same time share a place",
     "guards": "accesses outside of global arrays are kept away",
-    "barriers": "threads meet where one uses what another one has written",
+    "barriers": "threads meet where one uses what another one wrote to a shared array of the author",
 }
 """What may be left out, and what it does."""
 
-WITHOUT = "without"
+WITHOUT, UNORDERED = "without", "unordered"
 
 
 def left_out(options: Options) -> tuple[str, ...]:
@@ -58,9 +59,27 @@ def _by_key(options: Options) -> Iterator[str]:
 def switched(fn: Function, without: Iterable[str]) -> Function:
     """A function that is lowered without some optimisations."""
     names = tuple(without)
-    return fn.with_(attrs=(*fn.attrs, (WITHOUT, names))) if names else fn
+    if not names:
+        return fn
+    dialect = Dialect(fn.dialect)
+    more: tuple[tuple[str, tuple[str, ...]], ...] = ((WITHOUT, names),)
+    if "barriers" in names:
+        memories = ((s.buffer.name, memory_of(dialect, s.buffer.scope)) for s in _allocs(fn))
+        more += ((UNORDERED, tuple(n for n, m in memories if m is Memory.SHARED)),)
+    return fn.with_(attrs=(*fn.attrs, *more))
+
+
+def _allocs(fn: Function) -> Iterator[Alloc]:
+    return (n for n in fn.walk() if isinstance(n, Alloc))
 
 
 def is_off(root: Function | Program, name: str) -> bool:
     """Whether something is left out of the lowering of a function or program."""
     return name in dict(root.attrs).get(WITHOUT, ())
+
+
+def unordered(program: Program) -> frozenset[str]:
+    """The author's shared arrays that no barrier is put around. What passes exchange through arrays
+    of their own is always ordered.
+    """
+    return frozenset(dict(program.attrs).get(UNORDERED, ()))

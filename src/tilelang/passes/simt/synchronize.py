@@ -34,7 +34,7 @@ from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_kernels, map_statements
 from tilelang.passes.issue import ARM, DONE, LANES_READ, LANES_WRITTEN, READ, WRITTEN
 from tilelang.passes.simt.conflicts import Access, Meetings, Threads
-from tilelang.passes.simt.switches import is_off
+from tilelang.passes.simt.switches import unordered
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
 
 WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
@@ -53,7 +53,7 @@ def synchronize(program: Program, target: Target) -> Program:
     """Threads meet before they use what others have written."""
     del target
     names = Names(program)
-    own = is_off(program, "barriers")
+    free = unordered(program)
     marks = (*MARKS, ARM)  # an arm of all threads stands without a condition
 
     def one(stmt: Stmt) -> Block | None:
@@ -62,7 +62,7 @@ def synchronize(program: Program, target: Target) -> Program:
         return () if mark or tensor else None
 
     def kernel(node: Kernel) -> Kernel:
-        made = _Kernel(node, names).done(own=own)
+        made = _Kernel(node, names, free).done()
         return made.with_(body=map_statements(made.body, one))
 
     return map_kernels(program, kernel)
@@ -71,9 +71,10 @@ def synchronize(program: Program, target: Target) -> Program:
 class _Kernel:
     """One kernel."""
 
-    def __init__(self, kernel: Kernel, names: Names) -> None:
+    def __init__(self, kernel: Kernel, names: Names, free: frozenset[str]) -> None:
         self.kernel = kernel
         self.names = names
+        self.free = free
         self.uniform = Uniform(kernel)
         self.threads = Threads(
             {v.name: n for v, n in zip(kernel.thread_vars, kernel.block, strict=False)}
@@ -96,9 +97,9 @@ class _Kernel:
         written = {a.name for s in _all(kernel.body) for a in _written(s)}
         self.written = written | {s.array.name for s in _all(kernel.body) if isinstance(s, At)}
 
-    def done(self, *, own: bool) -> Kernel:
-        """The kernel with its barriers; with `own`, with the author's alone."""
-        body = self.kernel.body if own else self.block(self.kernel.body, [])[0]
+    def done(self) -> Kernel:
+        """The kernel with its barriers."""
+        body = self.block(self.kernel.body, [])[0]
         capped = any(isinstance(s, Instr) and s.row == "setmaxnreg" for s in _all(body))
         # Registers can be moved only where their number at entry is known.
         return self.kernel.with_(body=body, min_blocks=1 if capped else self.kernel.min_blocks)
@@ -290,6 +291,8 @@ class _Kernel:
         """Whether other threads may see, or change, an array."""
         if array.space is Space.GLOBAL:
             return array.name in self.written
+        if self.root(array).name in self.free:
+            return False
         return array.space in (Space.SHARED, Space.TENSOR)
 
     def expanded(self, e: Expr) -> Expr:
