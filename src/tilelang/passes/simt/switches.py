@@ -23,7 +23,7 @@ SWITCHES = {
     "cp-async": "pipelined loops copy ahead with cp.async",
     "memory-reuse": "shared arrays that are not needed at the same time share a place",
     "guards": "accesses outside of global arrays are kept away",
-    "barriers": "threads meet where one uses what another one wrote to a shared array of the author",
+    "barriers": "threads meet where one uses what another one wrote to the author's shared arrays",
 }
 """What may be left out, and what it does."""
 
