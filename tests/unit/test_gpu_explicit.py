@@ -311,3 +311,124 @@ def test_a_pipeline_in_which_the_author_counts_groups_is_left_as_it_is():
     a = integers(4, 64, dtype=np.float32)
     program = check_gpu(kernel, arch="sm_80", A=a, B=np.zeros_like(a))
     assert any("groups of cp.async copies are counted in the loop" in n for n in notes(program))
+
+
+# Products of warpgroups --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [0, 32, 200])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_a_product_goes_on_while_the_next_tile_comes(depth, arch):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((100, depth), "float16"),
+        B: T.Tensor((depth, 72), "float16"),
+        C: T.Tensor((100, 72), "float32"),
+    ):
+        with T.Kernel(2, 2, threads=128) as (bx, by):
+            a = T.alloc_shared((2, 64, 32), "float16")
+            b = T.alloc_shared((2, 32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.serial(T.ceildiv(depth, 32)):
+                T.copy(A[by * 64 : by * 64 + 64, k * 32 : k * 32 + 32], a[k % 2, :, :])
+                T.copy(B[k * 32 : k * 32 + 32, bx * 64 : bx * 64 + 64], b[k % 2, :, :])
+                (T.gemm if arch == "sm_80" else T.wgmma_gemm)(a[k % 2, :, :], b[k % 2, :, :], c)
+                T.wait_wgmma(1)
+            T.wait_wgmma(0)
+            T.copy(c, C[by * 64, bx * 64])
+
+    args = {"A": integers(100, depth), "B": integers(depth, 72)}
+    program = check_gpu(kernel, arch=arch, C=np.zeros((100, 72), np.float32), **args)
+    waits = [
+        dict(n.imm)["count"]
+        for n in program.walk()
+        if isinstance(n, Instr) and n.row == "wgmma.wait_group"
+    ]
+    assert waits == ([] if arch == "sm_80" else [1, 0] if depth else [0])
+
+
+def test_two_accumulators_of_which_the_older_is_read_first():
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 32), "float16"),
+        B: T.Tensor((2, 32, 64), "float16"),
+        C: T.Tensor((2, 64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((2, 32, 64), "float16")
+            one = T.alloc_fragment((64, 64), "float32")
+            two = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.clear(one)
+            T.clear(two)
+            T.wgmma_gemm(a, b[0, :, :], one)
+            T.wgmma_gemm(a, b[1, :, :], two)
+            T.wait_wgmma(1)
+            T.copy(one, C[0, :, :])
+            T.wait_wgmma(0)
+            T.copy(two, C[1, :, :])
+
+    args = {"A": integers(64, 32), "B": integers(2, 32, 64)}
+    program = check_gpu(kernel, C=np.zeros((2, 64, 64), np.float32), **args)
+    ready = [n for n in program.walk() if isinstance(n, Instr) and n.row == "wgmma.ready"]
+    assert [n.outs[0].array.name for n in ready] == ["one"]
+
+
+def test_a_wait_whose_products_are_not_known_waits_for_all():
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 32), "float16"),
+        B: T.Tensor((32, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+        N: T.int32,
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.clear(c)
+            if N > 1:
+                T.wgmma_gemm(a, b, c)
+            T.wait_wgmma(1)
+            T.wait_wgmma(0)
+            T.copy(c, C)
+
+    args = {"A": integers(64, 32), "B": integers(32, 64), "N": 2}
+    program = check_gpu(kernel, C=np.zeros((64, 64), np.float32), **args)
+    rows = [n for n in program.walk() if isinstance(n, Instr) and n.row == "wgmma.wait_group"]
+    assert all(dict(n.imm)["count"] == 0 for n in rows)
+
+
+# Registers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("less", "more", "why"),
+    [(24, 240, ""), (24, 248, "are asked for"), (128, 240, "are asked for"), (168, 160, "is none")],
+)
+def test_registers_move_between_warpgroups_if_the_wishes_add_up(less, more, why):
+    @T.prim_func
+    def kernel(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+        with T.Kernel(1, threads=384):
+            bar = T.alloc_barrier(128)
+            s = T.alloc_shared((256,), "float32")
+            with T.ws(2):
+                T.dec_max_nreg(less)
+                T.copy(A, s)
+                T.barrier_arrive(bar)
+            with T.ws(0, 1):
+                T.inc_max_nreg(more)
+                T.barrier_wait(bar, 0)
+                T.copy(s, B)
+
+    a = integers(256, dtype=np.float32)
+    program = check_gpu(kernel, A=a, B=np.zeros_like(a))
+    assert ("setmaxnreg" in rows_of(program)) == (not why)
+    assert any("registers stay where they are" in n and why in n for n in notes(program)) == bool(
+        why
+    )

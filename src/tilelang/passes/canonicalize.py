@@ -56,12 +56,22 @@ from tilelang.passes.build import (
     serial,
     shifted,
 )
+from tilelang.passes.issue import IssuedGemm
 from tilelang.passes.simt.switches import is_off
 
 BY_THREAD = (("by_thread", True),)
 """Marks a copy that each thread may issue for itself."""
 
-_ISSUED = (Pipelined, Free, TmaCopy, TmaStoreArrive, TmaStoreWait, Fence, LaunchDependency)
+_ISSUED = (
+    Pipelined,
+    Free,
+    TmaCopy,
+    TmaStoreArrive,
+    TmaStoreWait,
+    WaitWgmma,
+    Fence,
+    LaunchDependency,
+)
 """What many threads issue, or wait for, as the author says it."""
 
 _NOTHING_TO_WAIT_FOR = (
@@ -119,13 +129,24 @@ def canonicalize_threads(fn: Function, target: Target) -> Function:
     kept = (*_ISSUED, CommitGroup, WaitGroup) if ahead else _ISSUED
 
     def one(stmt: Stmt) -> Block | None:
+        if isinstance(stmt, Annotate) and stmt.kind == "registers":
+            return None
         if isinstance(stmt, AsyncCopy) and ahead:
             return _async_copy(stmt, names, stmt.with_(commit=False, hints=()))
-        if isinstance(stmt, AsyncGemm) and stmt.unit is AsyncUnit.TCGEN05:
-            return None
+        if isinstance(stmt, AsyncGemm):
+            return None if stmt.unit is AsyncUnit.TCGEN05 else (_product(stmt, IssuedGemm)[0],)
+        if isinstance(stmt, Pipelined):
+            return (stmt.with_(body=map_statements(stmt.body, _at_once)),)
         return None if isinstance(stmt, kept) else _plain(stmt, names)
 
     return map_launches(fn, lambda body: map_statements(body, one))
+
+
+def _at_once(stmt: Stmt) -> Block | None:
+    """In a pipeline tiles are handed over when a product is over, so there it is waited for."""
+    if isinstance(stmt, WaitWgmma):
+        return ()
+    return (stmt.at_once(),) if isinstance(stmt, IssuedGemm) else None
 
 
 def _plain(stmt: Stmt, names: Names) -> Block | None:
@@ -167,9 +188,9 @@ def _async_copy(stmt: AsyncCopy, names: Names, ahead: AsyncCopy | None) -> Block
     return (If(stmt.pred, (copy,), orelse=zero, loc=stmt.loc), *closed)
 
 
-def _product(stmt: AsyncGemm) -> Block:
+def _product(stmt: AsyncGemm, cls: type[Gemm] = Gemm) -> Block:
     operands: tuple[Region, Region, Region, Expr] = (stmt.a, stmt.b, stmt.c, stmt.clear_accum)
-    product = Gemm(
+    product = cls(
         *operands, transpose_a=stmt.transpose_a, transpose_b=stmt.transpose_b, loc=stmt.loc
     )
     if stmt.barrier is None:

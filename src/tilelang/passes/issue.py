@@ -10,7 +10,7 @@ from typing import Any
 
 from tilelang.ir.expr import Buffer, Expr, Region, Var
 from tilelang.ir.node import Effect, Node, attr, binds, body, operand
-from tilelang.ir.tile import Block, Stmt, Store, TileOp
+from tilelang.ir.tile import Block, Gemm, Stmt, Store, TileOp
 
 PLACEMENT = "placement"
 """The kind of the annotation that says how tiles lie in shared memory (`Placement.key`)."""
@@ -65,6 +65,23 @@ class Handover(Stmt):
 
     tiles: tuple[Region, ...] = operand(effect=Effect.READ)
     body: Block = body()
+
+
+class IssuedGemm(Gemm):
+    """A product that is only begun; the author waits for it."""
+
+    def at_once(self) -> Gemm:
+        """The product, waited for where it stands."""
+        return Gemm(
+            self.a,
+            self.b,
+            self.c,
+            self.clear_accum,
+            transpose_a=self.transpose_a,
+            transpose_b=self.transpose_b,
+            policy=self.policy,
+            loc=self.loc,
+        )
 
 
 class Started(Stmt):

@@ -37,6 +37,7 @@ from tilelang.ir.sync import (
 )
 from tilelang.ir.tile import (
     Alloc,
+    Annotate,
     Atomic,
     Block,
     Copy,
@@ -59,6 +60,7 @@ from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.conflicts import Unknown, number
 from tilelang.passes.simt.explicit_copies import U64, ExplicitCopies, bits
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted, refused
+from tilelang.passes.simt.registers import Registers
 from tilelang.passes.varying import Varying
 from tilelang.scopes import Memory
 
@@ -97,6 +99,7 @@ class _Arms:
         self.t = self.part = threads
         self.target = target
         self.copies = ExplicitCopies(threads, target)
+        self.registers = Registers(threads, target)
         launch = threads.launch
         axes = list(zip(launch.thread_vars, threads.extents, strict=True))
         seeds = [v for v, n in axes if n > 1]
@@ -109,7 +112,7 @@ class _Arms:
 
     def lower(self) -> Block:
         """The body of the launch."""
-        body = self.block(self.t.launch.body, ())
+        body = self.registers.kept(self.block(self.t.launch.body, ()))
         return (*self.copies.before(), *body, *self.copies.after())
 
     def arm(self, body: Block, first: int, count: int, stmt: Stmt) -> Arm:
@@ -118,6 +121,13 @@ class _Arms:
         made = self.block(body, ())
         self.part = outside
         return Arm(made, first, count, loc=stmt.loc)
+
+    def elected(self, stmt: Collective) -> Block:
+        """One of so many threads, which a condition may name."""
+        each = max(stmt.params[0] // WARP, 1) * WARP
+        threads = np.arange(self.t.count) - self.part.base
+        self.values[stmt.result.name] = threads % each == 0
+        return (stmt,)
 
     def block(self, body: Block, conditions: tuple[Expr, ...]) -> Block:
         """Statements under conditions on the thread index."""
@@ -135,33 +145,38 @@ class _Arms:
                 raise refused(
                     stmt, "an operation of the block in a loop whose rounds differ between threads"
                 )
+            case Collective(fn="elect"):
+                made = self.elected(stmt)
+            case _:
+                own = self.asynchronous(stmt)
+                made = (map_bodies(stmt, lambda b: self.block(b, conditions)),)
+                made = made if own is None else own
+        return made
+
+    def asynchronous(self, stmt: Stmt) -> Block | None:
+        """What the author waits for, or moves between warpgroups; None for other statements."""
+        made: Block | None = None
+        match stmt:
             case Alloc() if self.t.memory(stmt.buffer) is Memory.BARRIER:
                 made = self.barriers(stmt)
             case MbarArrive() | MbarExpectTx() | MbarWait():
                 made = (self.step(stmt),)
-            case TmaCopy(cluster_mask=0):
-                made = self.copies.lower(stmt, self.part)
+            case CpAsyncArrive():
+                # The fence is for copies that are plain stores, which the arrival does not order.
+                bar = bits(stmt.barrier)
+                fence = Issue("fence.acq_rel.cta", (), (), loc=stmt.loc)
+                arrive = Issue("cp.async.mbarrier.arrive.noinc", (bar,), (), loc=stmt.loc)
+                made = (fence, arrive)
             case TmaCopy():
-                raise refused(stmt, "T.tma_copy to other blocks of a cluster")
+                made = self.copies.lower(stmt, self.part)
             case TmaStoreArrive() | TmaStoreWait() | Fence() | LaunchDependency():
                 made = self.issued(stmt)
-            case Collective(fn="elect"):
-                each = max(stmt.params[0] // WARP, 1) * WARP
-                threads = np.arange(self.t.count) - self.part.base
-                self.values[stmt.result.name] = threads % each == 0
-                made = (stmt,)
             case AsyncGemm(barrier=Region() as barrier) | MmaArrive(barrier=barrier):
                 made = (stmt.with_(barrier=bits(barrier)),)
-            case CpAsyncArrive():
-                made = (
-                    # For copies that are plain stores here, which the arrival does not order.
-                    Issue("fence.acq_rel.cta", (), (), loc=stmt.loc),
-                    Issue(
-                        "cp.async.mbarrier.arrive.noinc", (bits(stmt.barrier),), (), loc=stmt.loc
-                    ),
-                )
+            case Annotate(kind="registers"):
+                made = self.registers.asked(stmt, self.part)
             case _:
-                made = (map_bodies(stmt, lambda b: self.block(b, conditions)),)
+                pass
         return made
 
     def differs(self, stmt: For | While) -> bool:

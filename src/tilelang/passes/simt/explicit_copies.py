@@ -19,7 +19,7 @@ from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import compare
 from tilelang.passes.issue import FED, Issue
 from tilelang.passes.lower_parallel import own_nodes, statements, written
-from tilelang.passes.simt.launch import Threads
+from tilelang.passes.simt.launch import Threads, refused
 from tilelang.passes.simt.switches import is_off
 from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie
 from tilelang.scopes import Memory
@@ -70,6 +70,8 @@ class ExplicitCopies:
 
     def lower(self, stmt: TmaCopy, part: Threads) -> Block:
         """One copy by the threads of a part."""
+        if stmt.cluster_mask:
+            raise refused(stmt, "T.tma_copy to other blocks of a cluster")
         load = stmt.barrier is not None
         tile, place = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
         found = boxes(tile, place)

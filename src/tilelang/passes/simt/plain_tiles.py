@@ -66,7 +66,7 @@ from tilelang.passes.build import (
     whole,
 )
 from tilelang.passes.canonicalize import BY_THREAD
-from tilelang.passes.issue import Arm, AsyncStore, Issue
+from tilelang.passes.issue import Arm, AsyncStore, Issue, IssuedGemm
 from tilelang.passes.lower_copies import (
     at_source,
     convert,
@@ -280,6 +280,8 @@ class _Tiles:
         c = stmt.c
         if self.is_whole(c) and len(c.extents) == 2:
             return (stmt,)
+        if isinstance(stmt, IssuedGemm):
+            stmt = stmt.at_once()
         extents = static_extents(c)
         if extents is None or any(n != 1 for n in extents[:-2]):
             raise refused(stmt, "T.gemm into a region whose size is known at run time only")

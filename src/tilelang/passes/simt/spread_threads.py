@@ -57,6 +57,7 @@ from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements, written
 from tilelang.passes.simt.arms import used_in
 from tilelang.passes.simt.collectives import FULL, lower_collective
+from tilelang.passes.simt.explicit_products import explicit_waits
 from tilelang.passes.simt.infer_layouts import infer_layouts
 from tilelang.passes.simt.launch import Note, Threads, noted, refused, static_shape
 from tilelang.passes.simt.matrix import Tensor, lower_tensor, tensor
@@ -198,7 +199,10 @@ class _Part:
         }
         self.arrived = threads.arrived
         self.wanted: dict[str, Spread] = {}
-        body = overlapped(self.expanded(body), self.products, threads, self.registers())
+        body = self.expanded(body)
+        groups = {s for s, job in self.products.items() if isinstance(job, Group)}
+        body = explicit_waits(body, groups, threads)
+        body = overlapped(body, self.products, threads, self.registers())
         seeds = [v for v, n in zip(launch.thread_vars, threads.extents, strict=True) if n > 1]
         self.varying = Varying(body, seeds, threads.is_private, threads.roots)
         self.layouts = infer_layouts(threads, body, self.wanted)
