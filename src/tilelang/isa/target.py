@@ -41,6 +41,7 @@ class Capability(enum.Enum):
     UB = "a Unified Buffer in each vector core"
     CUBE = "a cube core with L1, L0A, L0B and L0C buffers"
     FIXPIPE = "the fixpipe that drains L0C, with casts"
+    CORE_COPIES = "copies from L0C to UB and from UB to L1, between the cores of a group"
     SIMT_FUNCTION = "SIMT functions on vector cores"
     SIMD_FUNCTION = "register-level SIMD functions on vector cores"
 

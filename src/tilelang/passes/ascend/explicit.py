@@ -14,7 +14,9 @@ from tilelang.passes.ascend.cores import choose_cores, clear_accumulators
 from tilelang.passes.ascend.infer_scopes import infer_scopes
 from tilelang.passes.ascend.insert_sync import insert_sync
 from tilelang.passes.ascend.plan_memory import plan_memory
+from tilelang.passes.ascend.route_copies import route_copies
 from tilelang.passes.ascend.split_cores import split_cores
+from tilelang.passes.ascend.split_rows import split_rows
 from tilelang.passes.ascend.spread_functions import spread_functions
 from tilelang.passes.ascend.vectorize_functions import vectorize_functions
 from tilelang.passes.ascend.vectorize_parallel import vectorize_parallel
@@ -28,6 +30,8 @@ EXPLICIT: tuple[Pass, ...] = (
     vectorize_functions,  # SIMD functions work on registers alone
     infer_scopes,  # every buffer has one memory
     vectorize_parallel,  # no parallel nests: operations on tiles, loops over elements
+    route_copies,  # no copy but what the hardware does
+    split_rows,  # rows are spread over the vector cores where the author leaves that open
     plan_memory,  # every buffer on chip has its bytes
     insert_sync,  # pipes and cores wait for each other where the settings ask for it
     split_cores,  # a region for each kind of core

@@ -201,6 +201,7 @@ ASCEND950 = Chip(
     capabilities=_ANY_ASCEND
     | {
         Capability.ASCEND_DIALECT,
+        Capability.CORE_COPIES,
         Capability.SIMT,
         Capability.SIMT_FUNCTION,
         Capability.SIMD_FUNCTION,
