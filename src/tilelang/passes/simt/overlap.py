@@ -17,7 +17,7 @@ from typing import cast
 
 from tilelang.errors import Loc
 from tilelang.ir.affine import is_stable
-from tilelang.ir.expr import BOOL, BinaryOp, Buffer, Expr, Region, Var, int_value
+from tilelang.ir.expr import BinaryOp, Buffer, Expr, Region, Var, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.tile import (
     Alloc,
@@ -33,7 +33,7 @@ from tilelang.ir.tile import (
     Stmt,
     Store,
 )
-from tilelang.passes.build import Renamer, as_type, compare, map_bodies, map_statements, minus
+from tilelang.passes.build import Renamer, as_type, compare, map_bodies, map_statements, minus, plus
 from tilelang.passes.issue import Completed, Handover, Issue, IssuedGemm, Started
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import Threads
@@ -106,10 +106,10 @@ class _Overlap:
             if done:
                 out.append(_completed(flying, done, stmt.loc))
                 flying = flying[done:]
-            job = self.started(stmt)
+            job = self.group(stmt)
             if job is not None:
                 flying.append(self.flight(job))
-                out.append(stmt if isinstance(stmt, Started) else Started((stmt,), loc=stmt.loc))
+                out.append(Started((stmt,), loc=stmt.loc))
             elif isinstance(stmt, Handover):
                 out += stmt.body
             else:
@@ -117,10 +117,6 @@ class _Overlap:
         if flying:
             out.append(_completed(flying, len(flying), flying[-1].job.stmt.loc))
         return tuple(out)
-
-    def started(self, stmt: Stmt) -> Group | None:
-        """The product that a statement begins, maybe under a condition."""
-        return self.group(stmt.body[-1] if isinstance(stmt, Started) else stmt)
 
     def flight(self, job: Group) -> _Flight:
         """A product that begins."""
@@ -138,7 +134,7 @@ class _Overlap:
 
     def meets(self, stmt: Stmt, flight: _Flight) -> bool:
         """Whether a statement touches what a product uses."""
-        job = self.started(stmt)
+        job = self.group(stmt)
         if job is not None:
             return self.chained(job, flight)
         if isinstance(stmt, Handover):
@@ -232,30 +228,21 @@ class _Overlap:
         return total // 32
 
     def skewed(self, loop: For, s: _Split) -> Block:
-        """The loop, in which each round but the first one does the last product of the round
-        before, and the last product of all.
-        """
+        """The first round without its last product, the loop, and the last product."""
         var, loc = loop.var, loop.loc
         start, stop = as_type(loop.start, var.type), as_type(loop.stop, var.type)
+        one = self.copied((*s.head, *s.free, *s.bound), var, start)
         late = (*s.lets, *s.issue, *s.release)
+        split = len(s.lets) + len(s.issue)
         before = self.copied(late, var, minus(var, 1))
-        lets, issue, release = _cut(before, len(s.lets), len(s.issue))
-        again = self.t.names.var("again", BOOL)
-        body = (
-            *s.head,
-            Let(again, compare(BinaryOp.GT, var, start), loc=loc),
-            *lets,
-            Started(issue, cond=again, loc=loc),
-            *s.free,
-            *((If(again, release, loc=loc),) if release else ()),
-            *s.bound,
-        )
-        self.made.append(For(var, start, stop, body, loc=loc))
         after = self.copied(late, var, minus(stop, 1))
+        body = (*s.head, *before[:split], *s.free, *before[split:], *s.bound)
+        self.made.append(For(var, plus(start, 1), stop, body, loc=loc))
+        made = (*one, self.made[-1], *after)
         rounds = int_value(minus(stop, start))
-        if rounds is None or rounds <= 0:
-            after = (If(compare(BinaryOp.LT, start, stop), after, loc=loc),)
-        return (self.made[-1], *after)
+        if rounds is not None and rounds > 0:
+            return made
+        return (If(compare(BinaryOp.LT, start, stop), made, loc=loc),)
 
     def copied(self, body: Block, var: Var, value: Expr) -> Block:
         """Statements of the round `value`, with names of their own."""
@@ -281,11 +268,6 @@ class _Split:
     issue: Block
     release: Block
     lets: Block
-
-
-def _cut(body: Block, first: int, second: int) -> tuple[Block, Block, Block]:
-    """Statements in three parts, of which the first two have these lengths."""
-    return body[:first], body[first : first + second], body[first + second :]
 
 
 def _completed(flying: Sequence[_Flight], done: int, loc: Loc | None) -> Completed:
