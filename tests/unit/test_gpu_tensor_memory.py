@@ -302,3 +302,85 @@ def test_a_fill_goes_through_registers():
             T.copy(f, C)
 
     check_gpu(kernel, arch="sm_100a", C=np.zeros((128, 64), "float32"))
+
+
+# Block-scaled products ----------------------------------------------------------------------------
+
+
+def scaled(k, tiles, types, grain, *, turned=False):
+    """C = A @ B.T, each block of `grain` elements along K multiplied by its scale."""
+    bm, bn, bk = tiles
+    dtype, scale = types
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((bm, k), dtype),
+        B: T.Tensor((k, bn) if turned else (bn, k), dtype),
+        SA: T.Tensor((bm, k // grain), scale),
+        SB: T.Tensor((bn, k // grain), scale),
+        C: T.Tensor((bm, bn), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((bm, bk), dtype)
+            b = T.alloc_shared((bk, bn) if turned else (bn, bk), dtype)
+            sa = T.alloc_shared((bm, k // grain), scale)
+            sb = T.alloc_shared((bn, k // grain), scale)
+            c, out = T.alloc_tmem((bm, bn), "float32"), T.alloc_fragment((bm, bn), "float32")
+            T.copy(SA, sa)
+            T.copy(SB, sb)
+            for ko in T.serial(k // bk):
+                T.copy(A[0, ko * bk], a)
+                if turned:
+                    T.copy(B[ko * bk, 0], b)
+                else:
+                    T.copy(B[0, ko * bk], b)
+                T.gemm_blockscaled(
+                    a,
+                    b,
+                    c,
+                    sa,
+                    sb,
+                    transpose_B=not turned,
+                    clear_accum=ko == 0,
+                    k_start=ko * bk,
+                    sf_a_granularity_k=grain,
+                    sf_b_granularity_k=grain,
+                )
+            T.copy(c, out)
+            T.copy(out, C)
+
+    return kernel
+
+
+def scales(n, count, dtype):
+    values = np.array([0.5, 1, 2, 4], "float32")[RANDOM.integers(0, 4, (n, count))]
+    if dtype == "uint8":
+        return values.astype(ml_dtypes.float8_e8m0fnu).view(np.uint8)
+    return values.astype(getattr(ml_dtypes, dtype))
+
+
+E8M0 = "float8_e8m0fnu"
+
+
+@pytest.mark.parametrize(
+    ("k", "tiles", "types", "grain", "row"),
+    [
+        (128, (128, 32, 128), ("float8_e4m3fn", E8M0), 32, "mxf8f6f4.scale_1X"),
+        (192, (128, 144, 64), ("float8_e5m2", "uint8"), 64, "mxf8f6f4.scale_1X"),
+        (64, (128, 48, 64), ("float4_e2m1fn", E8M0), 32, "mxf4.scale_2X"),
+        (128, (128, 32, 64), ("float4_e2m1fn", "float8_e4m3fn"), 16, "mxf4nvf4.scale_4X"),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_block_scaled_products(k, tiles, types, grain, row, turned):
+    bm, bn, _ = tiles
+    program = check_gpu(
+        scaled(k, tiles, types, grain, turned=turned),
+        arch="sm_100a",
+        A=numbers(bm, k, dtype=types[0]),
+        B=numbers(*((k, bn) if turned else (bn, k)), dtype=types[0]),
+        SA=scales(bm, k // grain, types[1]),
+        SB=scales(bn, k // grain, types[1]),
+        C=np.zeros((bm, bn), "float32"),
+    )
+    assert f"tcgen05.mma.{row}" in rows_of(program)

@@ -67,6 +67,7 @@ from tilelang.passes.simt.products import plain_product
 from tilelang.passes.simt.reductions import lower_reduce
 from tilelang.passes.simt.software_pipeline import byte_size
 from tilelang.passes.simt.tcgen05 import lower_arrival, lower_product, unit_tiles
+from tilelang.passes.simt.tcgen05_roles import lower_issuers
 from tilelang.passes.simt.tcgen05_scaled import lower_scaled, operands_of
 from tilelang.passes.simt.tensor_memory import tensors_of
 from tilelang.passes.simt.tensor_moves import fragment_spread, lower_move
@@ -445,7 +446,7 @@ class _Part:
     def roles(self, stmt: Roles) -> Block:
         """Consumers and producers; the registers of the latter go to the accumulators of wgmma."""
         consumers = self.block(stmt.consumers, apart=False)
-        producers = stmt.producers
+        producers = lower_issuers(stmt.producers, self.t)
         units = any(isinstance(job, Group) for job in self.products.values())
         if units and self.t.count > stmt.threads:
             more = (("step", "inc"), ("registers", self.registers()))

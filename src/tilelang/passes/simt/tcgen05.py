@@ -210,6 +210,11 @@ def lower_product(stmt: AsyncGemm, t: Threads, arrived: frozenset[str]) -> Block
     return _Writer(product(stmt, t), t, arrived).lower()
 
 
+def issued_product(stmt: AsyncGemm, t: Threads) -> Block:
+    """What one thread does that issues a product by itself, in a part of its own."""
+    return tuple(_Writer(product(stmt, t), t, frozenset()).steps())
+
+
 def lower_arrival(stmt: MmaArrive, t: Threads) -> Block:
     """The mbarrier is arrived at when all products before are complete."""
     return (If(t.first(), (commit(stmt.barrier, stmt),), loc=stmt.loc),)
@@ -255,13 +260,12 @@ class _Writer:
             out.append(Issue("fence.proxy.async", (), (), loc=self.loc))
         out += [Issue(READ, (), (r,), loc=self.loc) for r in (stmt.a, stmt.b)]
         out.append(Issue(WRITTEN, (stmt.c,), (), loc=self.loc))
-        steps = (*self.products(),)
-        if stmt.barrier is not None:
-            steps = (*steps, commit(stmt.barrier, stmt))
-        return (*out, If(self.t.first(), steps, loc=self.loc))
+        return (*out, If(self.t.first(), tuple(self.steps()), loc=self.loc))
 
-    def products(self) -> Iterator[Stmt]:
-        """Descriptors, and one instruction for each step along K and each part of N."""
+    def steps(self) -> Iterator[Stmt]:
+        """Descriptors, one instruction for each step along K and each part of N, and the arrival
+        when they are complete.
+        """
         job, stmt = self.job, self.stmt
         word = self.t.names.var("word", U32)
         imm = (
@@ -283,6 +287,8 @@ class _Writer:
             yield descriptor(job.b, part * job.n, b_first)
             for step in range(job.k // job.deep):
                 yield self.instruction(part, step, (a_first, b_first, word))
+        if stmt.barrier is not None:
+            yield commit(stmt.barrier, stmt)
 
     def instruction(self, part: int, step: int, words: tuple[Var | None, Var, Var]) -> Stmt:
         """One instruction."""

@@ -10,8 +10,8 @@ why. Results do not change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import cast
 
 from tilelang.dtypes import DType
@@ -73,6 +73,7 @@ from tilelang.passes.simt.stages import (
     unusual,
 )
 from tilelang.passes.simt.switches import is_off
+from tilelang.passes.simt.tcgen05_roles import Issuer, issued, issuer
 from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie
 from tilelang.scopes import Memory
 
@@ -144,6 +145,10 @@ class _Loop:
     stages: int
     count: Buffer | None
     mine: Buffer | None
+    issuer: Issuer | None = None
+
+
+_Make = Callable[[_Loop, Renamer], Block]
 
 
 class _Specialize:
@@ -224,7 +229,8 @@ class _Specialize:
             for hint in ("rounds", "rounds")
         ]
         batches = self.batches(found, tiles, stages)
-        return _Loop(found, batches, stages, counts[0], counts[1])
+        own = issuer(found.rest, self.t, self.ahead.knows, nested=nested)
+        return _Loop(found, batches, stages, counts[0], counts[1], own)
 
     def faults(self, found: Plan) -> Iterator[Declined]:
         """Why the copies of a loop are no tensor copies."""
@@ -299,23 +305,24 @@ class _Specialize:
         allocs = [Alloc(buffer) for buffer in tiles.values()]
         lies = [x for _, b in batches for t in b.tiles for x in t.boxes(const(0)).lies()]
         barriers = [Alloc(x) for _, b in batches for x in (b.full, b.empty)]
-        start: list[Stmt] = []
         warps = self.t.count // WARP
+        issuers = [x.issuer for x in found.values() if x.issuer is not None]
+        barriers += [Alloc(b) for i in issuers for b in i.barriers]
+        start: list[Stmt] = [s for i in issuers for s in i.setup(warps)]
         for x, b in batches:
             for stage in range(x.stages):
                 at = _barrier(b.full, const(stage))
                 start.append(Issue("mbarrier.init", (at,), (const(1),)))
                 at = _barrier(b.empty, const(stage))
-                start.append(Issue("mbarrier.init", (at,), (const(warps),)))
+                readers = warps if x.issuer is None else 1
+                start.append(Issue("mbarrier.init", (at,), (const(readers),)))
         start.append(Issue("fence.mbarrier_init", (), ()))
         everyone = (("id", 0), ("threads", self.t.count + PRODUCERS))
         kept = self.consumers(body, found, set(tiles))
-        ahead = self.producers(body, found)
-        roles = Roles(
-            kept,
-            (If(compare(BinaryOp.EQ, self.t.index, self.t.count), ahead),),
-            threads=PRODUCERS,
-        )
+        work = self.producers(body, found)
+        at = [compare(BinaryOp.EQ, self.t.index, self.t.count + k * WARP) for k in range(2)]
+        second = (If(at[1], self.multipliers(body, found)),) if issuers else ()
+        roles = Roles(kept, (If(at[0], work, orelse=second),), threads=PRODUCERS)
         return (
             *lies,
             *allocs,
@@ -346,7 +353,8 @@ class _Specialize:
 
     def consumers(self, body: Block, found: dict[int, _Loop], tiles: set[str]) -> Block:
         """Everything but the copies."""
-        out: list[Stmt] = [Alloc(x.mine) for x in found.values() if x.mine is not None]
+        counts = [c for x in found.values() for c in (x.mine, x.issuer and x.issuer.mine)]
+        out: list[Stmt] = [Alloc(c) for c in counts if c is not None]
         for s in body:
             out += self.consumer(s, found, tiles)
         return tuple(out)
@@ -363,6 +371,8 @@ class _Specialize:
 
             return (map_bodies(stmt, inner),)
         loop = x.plan.loop
+        if x.issuer is not None:
+            return x.issuer.wait(self.t, loop)
         lets, stage, parity = self.turn(x, loop.var, x.mine)
         buffers = {t.buffer.name: t.buffer for b in x.batches for t in b.tiles}
         inside: list[Stmt] = list(lets)
@@ -394,37 +404,47 @@ class _Specialize:
     def producers(self, body: Block, found: dict[int, _Loop]) -> Block:
         """The copies, and the control flow around them."""
         counts = [Alloc(x.count) for x in found.values() if x.count is not None]
-        return (*counts, *self.slice(body, found, Renamer(self.names)))
+        return (*counts, *self.slice(body, found, Renamer(self.names), self.issue_loop))
 
-    def slice(self, body: Block, found: dict[int, _Loop], copy: Renamer) -> Block:
-        """The statements that a producer needs of a block."""
+    def multipliers(self, body: Block, found: dict[int, _Loop]) -> Block:
+        """The products of loops that have an issuer, and the control flow around them."""
+        own = {k: x for k, x in found.items() if x.issuer is not None}
+        counts = [c for x in own.values() for c in (x.count, x.issuer and x.issuer.theirs)]
+        copy = Renamer(self.names)
+        fresh = [cast("Stmt", copy.of(Alloc(c))) for c in counts if c is not None]
+        return (*fresh, *self.slice(body, own, copy, self.multiply_loop))
+
+    def slice(self, body: Block, found: dict[int, _Loop], copy: Renamer, make: _Make) -> Block:
+        """The statements that a producer needs of a block; `make` gives those of a loop."""
         out: list[Stmt] = []
         ahead = self.ahead
         for stmt in body:
             x = found.get(id(stmt))
             if x is not None:
-                out.append(self.issue_loop(x, copy))
+                out += make(x, copy)
             elif isinstance(stmt, Let) and ahead.knows(stmt.value):
                 var = copy.bind(stmt.var)
                 out.append(Let(var, cast("Expr", copy.of(stmt.value)), loc=stmt.loc))
             elif isinstance(stmt, (If, For)) and any(id(s) in found for s in statements((stmt,))):
-                out.append(self.around(stmt, found, copy))
+                out.append(self.around(stmt, found, copy, make))
         return tuple(out)
 
-    def around(self, stmt: If | For, found: dict[int, _Loop], copy: Renamer) -> Stmt:
+    def around(
+        self, stmt: If | For, found: dict[int, _Loop], copy: Renamer, make: _Make
+    ) -> Stmt:
         """Control flow around the loops."""
         if isinstance(stmt, If):
             return stmt.with_(
                 cond=copy.of(stmt.cond),
-                then=self.slice(stmt.then, found, copy),
-                orelse=self.slice(stmt.orelse, found, copy),
+                then=self.slice(stmt.then, found, copy, make),
+                orelse=self.slice(stmt.orelse, found, copy, make),
             )
         start, stop = copy.of(stmt.start), copy.of(stmt.stop)
         var = copy.bind(stmt.var)
-        body = self.slice(stmt.body, found, copy)
+        body = self.slice(stmt.body, found, copy, make)
         return stmt.with_(var=var, start=start, stop=stop, body=body)
 
-    def issue_loop(self, x: _Loop, copy: Renamer) -> Stmt:
+    def issue_loop(self, x: _Loop, copy: Renamer) -> Block:
         """All copies of a loop, stage after stage."""
         loop = x.plan.loop
         start, stop = (cast("Expr", copy.of(e)) for e in (loop.start, loop.stop))
@@ -447,7 +467,39 @@ class _Specialize:
                 inside += tile.boxes(stage, copy).loads(full, tile.copy)
         if x.count is not None:
             inside.append(_add_one(x.count))
-        return For(var, start, stop, tuple(inside), loc=loop.loc)
+        return (For(var, start, stop, tuple(inside), loc=loop.loc),)
+
+
+    def multiply_loop(self, x: _Loop, copy: Renamer) -> Block:
+        """All products of a loop, by the thread that issues them; they give the stages back."""
+        loop, own = x.plan.loop, x.issuer
+        assert own is not None
+        count = None if x.count is None else cast("Buffer", copy.of(x.count))
+        start, stop = (cast("Expr", copy.of(e)) for e in (loop.start, loop.stop))
+        var = copy.bind(loop.var)
+        plan = Plan(loop.with_(start=start), (), (), (), ())
+        lets, stage, parity = self.turn(replace(x, plan=plan), var, count)
+        buffers = {t.buffer.name: t.buffer for b in x.batches for t in b.tiles}
+        inside: list[Stmt] = list(lets)
+        for k, s in enumerate(x.plan.rest):
+            for b in x.batches:
+                if b.first == k:
+                    full = _barrier(b.full, stage)
+                    inside.append(Issue("mbarrier.try_wait.parity", (), (full, parity), loc=s.loc))
+            if isinstance(s, Let):
+                fresh = copy.bind(s.var)
+                inside.append(Let(fresh, cast("Expr", copy.of(s.value)), loc=s.loc))
+            elif isinstance(s, Gemm):
+                inside.append(issued(cast("Gemm", copy.of(in_stage(s, buffers, stage)))))
+            for b in x.batches:
+                if b.last == k:
+                    empty = _barrier(b.empty, stage)
+                    inside.append(Issue("tcgen05.commit", (empty,), (), loc=s.loc))
+        if count is not None:
+            inside.append(_add_one(count))
+        rounds = For(var, start, stop, tuple(inside), loc=loop.loc)
+        around = (*own.begin(loop), rounds, *own.end(loop))
+        return tuple(cast("Stmt", copy.of(s)) if s is not rounds else s for s in around)
 
 
 def staged_region(region: Region) -> Region:
