@@ -379,6 +379,30 @@ def test_what_one_thread_wrote_and_reads_needs_no_barrier():
     assert "barrier.sync" not in rows_of(program)
 
 
+@pytest.mark.parametrize("wide", [True, False])
+def test_rows_and_elements_that_a_table_names(wide):
+    """A name that all lanes of a vector share, and one that differs between them."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((50, 64), "float16"), I: T.Tensor((16, 64), "int32"),
+        B: T.Tensor((16, 64), "float16"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((16, 64), "float16")
+            for i, j in T.Parallel(16, 64):
+                if wide:
+                    row = I[i, 0]
+                    s[i, j] = A[row, j]
+                else:
+                    column = I[i, j]
+                    s[i, j] = A[i, column]
+            T.copy(s, B)
+
+    table = RANDOM.integers(-2, 50 if wide else 64, (16, 64)).astype(np.int32)
+    check_gpu(kernel, A=normal(50, 64, dtype=np.float16), I=table, B=np.zeros((16, 64), np.float16))
+
+
 @pytest.mark.parametrize("seed", [0, 1, -7, 2**40 + 5])
 def test_random_numbers_of_threads_are_those_of_the_emulator(seed):
     @T.prim_func

@@ -157,14 +157,18 @@ class _Rounds:
 
     def __init__(self, var: Var, count: int, names: Names) -> None:
         self.var, self.count, self.names = var, count, names
+        self.bound: set[str] = set()
 
     def block(self, body: Block, env: Env) -> Block:
-        """Statements for all rounds: loads first, then what is computed, then stores."""
+        """Statements for all rounds: what is the same for all of them, loads, then what is
+        computed, then stores.
+        """
         if len(body) == 1 and isinstance(body[0], If):
             made = self.condition(body[0], env)
             if made is not None:
                 return made
-        out: list[Stmt] = []
+        common, body = self.common(body)
+        out: list[Stmt] = [*common]
         lanes = _Lanes()
         for load in self.loads(body):
             out += self.read(load, lanes, env)
@@ -175,6 +179,17 @@ class _Rounds:
         for write, values in kept:
             out += self.written(write, values, env, lanes.of.get(write.value))
         return _used(out)
+
+    def common(self, body: Block) -> tuple[list[Stmt], Block]:
+        """The values that the body begins with and that all rounds share, and the rest of it; the
+        names of the rest count as differing between rounds.
+        """
+        shared: list[Stmt] = []
+        rest = list(body)
+        while rest and isinstance(rest[0], Let) and not self.uses(rest[0].value):
+            shared.append(rest.pop(0))
+        self.bound |= {s.var.name for s in statements(tuple(rest)) if isinstance(s, Let)}
+        return shared, tuple(rest)
 
     def condition(self, stmt: If, env: Env) -> Block | None:
         """A condition that holds in all rounds or in none, around the rounds."""
@@ -187,7 +202,9 @@ class _Rounds:
 
     def uses(self, node: Node) -> bool:
         """Whether a value differs between rounds."""
-        return any(n is self.var for n in node.walk())
+        return any(
+            n is self.var or (isinstance(n, Var) and n.name in self.bound) for n in node.walk()
+        )
 
     def at(self, k: int) -> dict[str, Expr]:
         """The loop variable of a round."""
