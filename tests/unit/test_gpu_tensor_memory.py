@@ -9,7 +9,7 @@ import pytest
 import block_tcgen05  # noqa: F401 - the rows of tcgen05 for the interpreter of blocks
 import tilelang.language as T
 from gpu_build import check_gpu
-from tilelang.ir.thread import Instr
+from tilelang.ir.thread import Instr, kernels_of
 
 RANDOM = np.random.default_rng(7)
 
@@ -384,3 +384,122 @@ def test_block_scaled_products(k, tiles, types, grain, row, turned):
         C=np.zeros((bm, bn), "float32"),
     )
     assert f"tcgen05.mma.{row}" in rows_of(program)
+
+
+# Pipelines ----------------------------------------------------------------------------------------
+
+
+def test_one_warp_copies_and_one_multiplies():
+    program = check(128, 64, 256, (128, 64, 64), stages=3)
+    (kernel,) = kernels_of(program)
+    assert kernel.block == (256,)
+    waits = [n for n in kernel.walk() if isinstance(n, Instr) and "try_wait" in n.row]
+    assert len(waits) == 4  # of the copies, of the products (2), and of those who use the result
+
+
+def test_products_of_loops_that_are_reached_again():
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((512, 96), "float16"),
+        B: T.Tensor((48, 96), "float16"),
+        C: T.Tensor((512, 48), "float32"),
+    ):
+        with T.Kernel(2, threads=128) as bx:
+            a, b = T.alloc_shared((128, 32), "float16"), T.alloc_shared((48, 32), "float16")
+            c, out = T.alloc_tmem((128, 48), "float32"), T.alloc_fragment((128, 48), "float32")
+            for tile in T.serial(2):
+                for k in T.Pipelined(3, num_stages=2):
+                    T.copy(A[(tile * 2 + bx) * 128, k * 32], a)
+                    T.copy(B[0, k * 32], b)
+                    T.gemm(a, b, c, transpose_B=True, clear_accum=k == 0)
+                T.copy(c, out)
+                T.copy(out, C[(tile * 2 + bx) * 128, 0])
+
+    a, b = numbers(512, 96, dtype="float16"), numbers(48, 96, dtype="float16")
+    program = check_gpu(kernel, arch="sm_100a", A=a, B=b, C=np.zeros((512, 48), "float32"))
+    assert any("stages of tensor copies" in n for n in notes(program))
+
+
+@pytest.mark.parametrize("stages", [0, 2])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_tile_is_given_back_after_the_wait_of_the_author(stages, late):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 256), "float16"),
+        B: T.Tensor((32, 256), "float16"),
+        C: T.Tensor((128, 32), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((128, 64), "float16"), T.alloc_shared((32, 64), "float16")
+            c, out = T.alloc_tmem((128, 32), "float32"), T.alloc_fragment((128, 32), "float32")
+            bar = T.alloc_barrier(1)
+            for k in T.Pipelined(4, num_stages=stages):
+                if late and k > 0:
+                    T.mbarrier_wait_parity(bar, (k - 1) % 2)
+                T.copy(A[0, k * 64], a)
+                T.copy(B[0, k * 64], b)
+                T.tcgen05_gemm(a, b, c, transpose_B=True, clear_accum=k == 0, mbar=bar)
+                if not late:
+                    T.mbarrier_wait_parity(bar, k % 2)
+            if late:
+                T.mbarrier_wait_parity(bar, 1)
+            T.copy(c, out)
+            T.copy(out, C)
+
+    a, b = numbers(128, 256, dtype="float16"), numbers(32, 256, dtype="float16")
+    program = check_gpu(kernel, arch="sm_100a", A=a, B=b, C=np.zeros((128, 32), "float32"))
+    if stages:
+        declined = [n for n in notes(program) if "is not waited for in its round" in n]
+        assert bool(declined) == late
+
+
+def test_attention_with_its_sums_in_tensor_memory():
+    rows, deep, each = 128, 64, 64
+
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor((rows, deep), "float16"),
+        K: T.Tensor((128, deep), "float16"),
+        V: T.Tensor((128, deep), "float16"),
+        O: T.Tensor((rows, deep), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            q = T.alloc_shared((rows, deep), "float16")
+            k, v = (T.alloc_shared((each, deep), "float16") for _ in range(2))
+            s_t = T.alloc_tmem((rows, each), "float32")
+            p_t = T.alloc_tmem((rows, each), "float16")
+            o_t = T.alloc_tmem((rows, deep), "float32")
+            s, o, part = (T.alloc_fragment((rows, n), "float32") for n in (each, deep, deep))
+            p = T.alloc_fragment((rows, each), "float16")
+            top, before, total, add = (T.alloc_fragment((rows,), "float32") for _ in range(4))
+            T.copy(Q, q)
+            T.fill(o, 0)
+            T.fill(total, 0)
+            T.fill(top, -T.infinity("float32"))
+            for n in T.Pipelined(2, num_stages=2):
+                T.copy(K[n * each, 0], k)
+                T.copy(V[n * each, 0], v)
+                T.gemm(q, k, s_t, transpose_B=True, clear_accum=True)
+                T.copy(s_t, s)
+                T.copy(top, before)
+                T.reduce_max(s, top, dim=1, clear=False)
+                for i, j in T.Parallel(rows, each):
+                    s[i, j] = T.exp2(s[i, j] - top[i])
+                T.reduce_sum(s, add, dim=1)
+                for i in T.Parallel(rows):
+                    total[i] = total[i] * T.exp2(before[i] - top[i]) + add[i]
+                T.copy(s, p)
+                T.copy(p, p_t)
+                T.gemm(p_t, v, o_t, clear_accum=True)
+                T.copy(o_t, part)
+                for i, j in T.Parallel(rows, deep):
+                    o[i, j] = o[i, j] * T.exp2(before[i] - top[i]) + part[i, j]
+            for i, j in T.Parallel(rows, deep):
+                o[i, j] = o[i, j] / total[i]
+            T.copy(o, O)
+
+    q, k, v = (RANDOM.standard_normal((128, 64)).astype("float16") for _ in range(3))
+    program = check_gpu(
+        kernel, arch="sm_100a", rtol=1e-3, atol=1e-3, Q=q, K=k, V=v, O=np.zeros((128, 64), "f4")
+    )
+    assert {"tcgen05.mma.f16", "tcgen05.mma.f16.ts"} <= set(rows_of(program))

@@ -26,6 +26,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
@@ -41,6 +42,7 @@ from tilelang.ir.tile import (
     View,
 )
 from tilelang.passes.build import as_type, minus
+from tilelang.passes.issue import Issue
 from tilelang.passes.lower_parallel import own_nodes, statements, written
 from tilelang.passes.simt.launch import Threads, static_shape
 from tilelang.scopes import Memory
@@ -124,8 +126,29 @@ def _faults(
             break
         if _touches(stmt, dst.name):
             yield f"{dst.name} is used before it is copied"
+    if any(awaited(loop.body, s) is None for s in _issued(loop.body, dst.name)):
+        yield f"a product that reads {dst.name} is not waited for in its round"
     if _needed(loop.body, [copy]) is None:
         yield f"the source of {dst.name} depends on what the round computes"
+
+
+def _issued(body: Block, name: str) -> Iterator[AsyncGemm]:
+    """The products that read a buffer and are only issued."""
+    for stmt in statements(body):
+        if isinstance(stmt, AsyncGemm) and _touches(stmt, name):
+            yield stmt
+
+
+def awaited(body: Block, product: AsyncGemm) -> int | None:
+    """The statement that waits for a product that stands before it, on its own mbarrier."""
+    barrier = product.barrier
+    begun = False
+    for k, stmt in enumerate(body):
+        begun = begun or stmt is product
+        waits = isinstance(stmt, Issue) and stmt.row.startswith("mbarrier.try_wait")
+        if begun and waits and barrier is not None and _touches(stmt, barrier.buffer.name):
+            return k
+    return None
 
 
 def _touches(stmt: Stmt, name: str) -> bool:

@@ -29,6 +29,8 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.special import GemmBlockScaled
+from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.tile import (
     Alloc,
     Block,
@@ -67,6 +69,7 @@ from tilelang.passes.simt.stages import (
     Declined,
     Plan,
     allocations,
+    awaited,
     in_stage,
     plan,
     staged_buffer,
@@ -79,6 +82,9 @@ from tilelang.scopes import Memory
 
 PRODUCERS = 128
 """Threads of the warpgroup that issues copies."""
+
+PRODUCTS = (Gemm, AsyncGemm, GemmBlockScaled)
+"""What makes a loop worth a warp that copies ahead."""
 
 U64, I32 = DType("uint64"), DType("int32")
 
@@ -159,7 +165,7 @@ class _Specialize:
         self.names = threads.names
         body = threads.launch.body
         self.multiplied = {
-            r.buffer.name for s in statements(body) if isinstance(s, Gemm) for r in (s.a, s.b)
+            r.buffer.name for s in statements(body) if isinstance(s, PRODUCTS) for r in (s.a, s.b)
         }
         self.ahead = _Ahead(body, {b.name for s in statements(body) for b in written(s)})
 
@@ -204,7 +210,7 @@ class _Specialize:
                 yield Declined(s.loc, "a loop may be left before its end")
             if isinstance(s, Arm) or (isinstance(s, SyncThreads) and s.barrier_id is not None):
                 yield Declined(s.loc, "the author has given threads roles of their own")
-        if not any(isinstance(s, Gemm) for loop in loops for s in statements(loop.body)):
+        if not any(isinstance(s, PRODUCTS) for loop in loops for s in statements(loop.body)):
             yield Declined(at, "nothing is multiplied in the loop")
         for loop in loops:
             fault = _control(body, loop, self.ahead)
@@ -281,7 +287,12 @@ class _Specialize:
                 if any(isinstance(n, Buffer) and n.name == tile.buffer.name for n in s.walk())
                 and not isinstance(s, Alloc)
             ]
-            span = (uses[0], uses[-1]) if uses else (0, 0)
+            uses += [
+                awaited(found.rest, s) or k
+                for k, s in enumerate(found.rest)
+                if isinstance(s, AsyncGemm) and k in uses
+            ]
+            span = (uses[0], max(uses)) if uses else (0, 0)
             spans.setdefault(span, []).append(tile)
         return tuple(
             _Batch(
@@ -429,9 +440,7 @@ class _Specialize:
                 out.append(self.around(stmt, found, copy, make))
         return tuple(out)
 
-    def around(
-        self, stmt: If | For, found: dict[int, _Loop], copy: Renamer, make: _Make
-    ) -> Stmt:
+    def around(self, stmt: If | For, found: dict[int, _Loop], copy: Renamer, make: _Make) -> Stmt:
         """Control flow around the loops."""
         if isinstance(stmt, If):
             return stmt.with_(
@@ -468,7 +477,6 @@ class _Specialize:
         if x.count is not None:
             inside.append(_add_one(x.count))
         return (For(var, start, stop, tuple(inside), loc=loop.loc),)
-
 
     def multiply_loop(self, x: _Loop, copy: Renamer) -> Block:
         """All products of a loop, by the thread that issues them; they give the stages back."""
