@@ -111,7 +111,7 @@ class Shadow:
     def on_write(self, at: np.ndarray, who: np.ndarray, name: str, atomic: bool = False) -> None:
         w, r = self.wrote[at], self.read[at]
         mark = np.full(len(who), -3) if atomic else who
-        bad = ((w != -1) & (w != mark)) | ((r != -1) & (r != who))
+        bad = ((w != -1) & (w != mark) & (w != who)) | ((r != -1) & (r != who))
         if bad.any():
             k = np.argmax(bad)
             raise Race(

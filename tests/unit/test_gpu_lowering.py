@@ -7,6 +7,7 @@ from itertools import takewhile
 import numpy as np
 import pytest
 
+import tilelang
 import tilelang.language as T
 from block_interpreter import Race, run_blocks
 from gpu_build import TARGETS, check_gpu, gpu_program
@@ -346,6 +347,25 @@ def test_atomics_of_nests_and_of_threads():
 
     a = integers(1000, low=0, high=10)
     check_gpu(kernel, A=a, H=np.zeros(10, np.int32), N=np.zeros(1, np.int32))
+
+
+def test_a_tile_of_one_element_is_updated_once():
+    """By the block; a single element by each thread that gets there."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((1,), "float32"), B: T.Tensor((3,), "float32")):
+        with T.Kernel(1, threads=96):
+            a = T.alloc_local([1], "float32")
+            T.copy(A, a)
+            T.clear(B[0:1])
+            T.atomic_add(B[0:1], a)
+            T.atomic_add(B[1:2], 1)
+            T.atomic_add(B[2], 1)
+
+    check_gpu(kernel, A=normal(1), B=np.zeros(3, np.float32))
+    a, b = np.ones(1, np.float32), np.zeros(3, np.float32)
+    tilelang.compile(kernel, target="cpu")(a, b)
+    np.testing.assert_array_equal(b, [1, 1, 96])
 
 
 def test_a_missing_barrier_is_found():

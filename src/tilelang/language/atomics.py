@@ -7,7 +7,7 @@ from typing import Any
 from tilelang.dtypes import DType
 from tilelang.errors import TileNotImplementedError, error
 from tilelang.ir import build, tile
-from tilelang.ir.expr import AddressOf, Expr, Lane, Load, Pack, Region, const
+from tilelang.ir.expr import INT32, AddressOf, Expr, Lane, Load, Pack, Region, const, int_value
 from tilelang.language.arguments import element, hints, place
 from tilelang.language.buffers import BufferRef, RegionRef, VarRef, here
 from tilelang.language.tileops import matched, region_of
@@ -93,16 +93,15 @@ def _tile_form(
         source = as_expr(value, DType(dst_region.dtype))
     else:
         source, dst_region = matched(value, dst, name)
-    build.current(name).emit(
-        tile.Atomic(
-            op,
-            dst_region,
-            source,
-            memory_order=order or "relaxed",
-            hints=notes,
-            loc=here(),
-        )
+    builder = build.current(name)
+    update: tile.Stmt = tile.Atomic(
+        op, dst_region, source, memory_order=order or "relaxed", hints=notes, loc=here()
     )
+    if isinstance(source, Expr) and all(int_value(n) == 1 for n in dst_region.extents):
+        # A tile, though of one element: the block updates it once, and not each of its threads.
+        once = builder.fresh_var("once", INT32)
+        update = tile.Parallel((once,), (const(1),), (update,), loc=here())
+    builder.emit(update)
 
 
 def atomic_add(

@@ -238,6 +238,9 @@ class _Tiles:
         ones = tuple(const(1) for _ in dst.mins)
         one = Region(dst.buffer, shifted(dst, at), ones, loc=dst.loc)
         update = stmt.with_(dst=one, value=given, hints=())
+        if not any(loops) and not self.varying.node(*stmt.children()):
+            once = (self.names.var("once", I32),)  # by the block, and not by each of its threads
+            return (*checks, *parallel(once, ones[:1], (update,), stmt.loc))
         return (*checks, *parallel(loops, dst.extents, (update,), stmt.loc))
 
     def fragment(self, region: Region, hint: str) -> Buffer:
