@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
-from tilelang.passes.ascend.cores import choose_cores, clear_accumulators
+from tilelang.passes.ascend.cores import choose_cores, clear_accumulators, plain_loops
 from tilelang.passes.ascend.infer_scopes import infer_scopes
 from tilelang.passes.ascend.insert_sync import insert_sync
 from tilelang.passes.ascend.plan_memory import plan_memory
@@ -25,6 +25,7 @@ Pass = Callable[[Function, Target], Function]
 
 EXPLICIT: tuple[Pass, ...] = (
     choose_cores,  # launches say how many vector cores of a group take part
+    plain_loops,  # no pipelined loops in mainline kernels
     clear_accumulators,  # nothing fills L0C: products begin at zero
     spread_functions,  # SIMT functions say what one thread does
     vectorize_functions,  # SIMD functions work on registers alone

@@ -262,7 +262,8 @@ def _mutex(s: Lock | Unlock) -> Operation:
 
 
 def _atomic_mode(s: AtomicMode) -> Operation:
-    return "mode.atomic", (), [("op", s.op)]
+    dtype = [] if s.dtype is None else [("dtype", str(s.dtype))]
+    return "mode.atomic", (), [("op", s.op), *dtype]
 
 
 def _mode(s: SetMode) -> Operation:

@@ -23,6 +23,7 @@ from tilelang.ir.ascend import (
     SetMode,
     SyncAll,
     Unlock,
+    VectorFunction,
     WaitFlag,
 )
 from tilelang.ir.expr import Buffer, Load, Var, const
@@ -157,13 +158,18 @@ class Split:
 def _leaves(body: Block) -> Iterator[Stmt]:
     """The statements without a body that stand outside of core regions."""
     for stmt in body:
-        inner = list(bodies(stmt))
+        inner = _bodies(stmt)
         if isinstance(stmt, CoreRegion):
             continue
         if not inner:
             yield stmt
         for block in inner:
             yield from _leaves(block)
+
+
+def _bodies(stmt: Stmt) -> list[Block]:
+    """The statements inside a statement; a vector function is one operation."""
+    return [] if isinstance(stmt, VectorFunction) else list(bodies(stmt))
 
 
 def _without_sub(stmt: Stmt, sub: Var) -> Stmt:
@@ -198,7 +204,7 @@ class Kept:
     def _one(self, stmt: Stmt, used: set[str]) -> tuple[Stmt, ...]:
         if isinstance(stmt, CoreRegion):
             return self._region(stmt)
-        if any(True for _ in bodies(stmt)):
+        if _bodies(stmt):
             return self._compound(stmt, used)
         if self.split.is_storage(stmt):
             return ()

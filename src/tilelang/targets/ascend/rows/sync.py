@@ -47,7 +47,14 @@ SYNC = [
     _sync("sync.all", _ALL, waits=True, orders="all cores"),
     _sync("mutex.lock", _MUTEX, count("id"), imm=(*_ON, Immediate("mode")), waits=True),
     _sync("mutex.unlock", _MUTEX, count("id"), imm=(*_ON, Immediate("mode"))),
-    _sync("mode.atomic", _ATOMIC, imm=(choice("op", "", *(op.value for op in AtomicOp)),)),
+    _sync(
+        "mode.atomic",
+        _ATOMIC,
+        imm=(
+            choice("op", "", *(op.value for op in AtomicOp)),
+            Immediate("dtype", str, optional=True),
+        ),
+    ),
     *(_sync(f"mode.{name}", _MODE, value("value")) for name in MODES),
 ]
 """The rows that order, and those that set a mode."""

@@ -1,0 +1,383 @@
+"""C++ for the Ascend 950: the `asc_` calls of CANN's C API.
+
+What enters: a program of the thread stage. What leaves: the text of one file, a kernel for each
+launch. Each instruction is one call, or a call and the settings that it reads. Names, arguments and
+their order are those of the source that tilelang 0.1.15 generates for the same operations; what has
+no call there is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from tilelang.ir.ascend import Core, CoreRegion, VectorFunction
+from tilelang.ir.expr import Expr, Var, int_value
+from tilelang.ir.interval import interval
+from tilelang.ir.thread import Array, Instr, Kernel, Program, Slot, kernels_of
+from tilelang.ir.tile import Stmt
+from tilelang.targets.ascend.emit.functions import Functions
+from tilelang.targets.ascend.emit.statements import Printer, Statements, parameter
+from tilelang.targets.ascend.emit.text import HELPERS, QUALIFIERS, Text, type_of, unprintable
+
+HEADERS = (
+    "c_api/asc_simd.h",
+    "simt_api/asc_simt.h",
+    "simt_api/asc_fp16.h",
+    "simt_api/asc_bf16.h",
+    "simt_api/asc_fp8.h",
+)
+_KEPT = 4
+"""The cache policy of stores from UB (`asc_store_l2_cache_mode`, NOTALLOC_CI)."""
+
+# Conversions of a float32 accumulator on its way out (tilelang 0.1.15, src/ascend/op/copy.cc).
+_QUANT = {"float32": 0, "int32": 0, "bfloat16": 16, "float16": 1, "float8_e4m3fn": 13, "int8": 9}
+
+
+def emit_asc(program: Program) -> str:
+    """The source of a program for the 950."""
+    text = Text()
+    for kernel in kernels_of(program):
+        _Kernel(kernel, text).emit()
+    head = [f'#include "{name}"' for name in HEADERS]
+    helpers = [line for name in text.helpers for line in ("", HELPERS[name].rstrip())]
+    return "\n".join([*head, *helpers, "", *text.lines]).rstrip() + "\n"
+
+
+class _Kernel(Statements):
+    """One launch."""
+
+    def __init__(self, kernel: Kernel, text: Text) -> None:
+        super().__init__(text, ROWS)
+        self.kernel = kernel
+        self.regions = {s.core for s in kernel.body if isinstance(s, CoreRegion)}
+        self.mixed = len(self.regions) > 1 or (Core.VECTOR in self.regions and kernel.block != (1,))
+        self.functions: dict[int, str] = {}
+
+    def emit(self) -> None:
+        """The functions, then the kernel."""
+        k = self.kernel
+        for var, extent in zip(k.vars, k.grid, strict=True):
+            last = int_value(extent)
+            self.text.ranges[var] = interval(0, None if last is None else last - 1)
+        for var, count in zip(k.thread_vars, k.block, strict=False):
+            self.text.ranges[var] = interval(0, count - 1)
+        functions = Functions(k.name, self.text)
+        for node in k.walk():
+            if isinstance(node, VectorFunction):
+                self.functions[id(node)] = functions.call(node)
+        kind = "__mix__(1, 2)" if self.mixed else "__vector__"
+        if self.regions == {Core.CUBE}:
+            kind = "__cube__"
+        params: Sequence[Array | Var] = [p for p in k.params if isinstance(p, (Array, Var))]
+        listed = ", ".join(parameter(p, k) for p in params)
+        with self.text.inside(f'extern "C" __global__ {kind} void {k.name}({listed})'):
+            self.text.line("asc_init();")
+            (block,) = k.vars
+            if self._uses(block):
+                self.text.line(f"int32_t {block.name} = (int32_t)block_idx;")
+            self.block(k.body)
+        self.text.line()
+
+    def _uses(self, var: Var) -> bool:
+        return any(
+            isinstance(n, Var) and n.name == var.name for s in self.kernel.body for n in s.walk()
+        )
+
+    def statement(self, stmt: Stmt) -> None:
+        """One statement; regions and calls of functions are the kernel's own."""
+        match stmt:
+            case CoreRegion():
+                self.region(stmt)
+            case VectorFunction():
+                self.text.line(self.functions[id(stmt)])
+            case _:
+                super().statement(stmt)
+
+    def region(self, stmt: CoreRegion) -> None:
+        """What one kind of core does."""
+        if not self.mixed:
+            self.numbered(stmt)
+            self.block(stmt.body)
+            return
+        with self.text.inside(f"if {'ASC_IS_AIC' if stmt.core is Core.CUBE else 'ASC_IS_AIV'}"):
+            self.numbered(stmt)
+            if stmt.core is Core.VECTOR and (stmt.subs == 1 or self.kernel.block == (1,)):
+                with self.text.inside("if (asc_get_sub_block_id() == 0)"):
+                    self.block(stmt.body)
+            else:
+                self.block(stmt.body)
+
+    def numbered(self, stmt: CoreRegion) -> None:
+        """The number of the vector core, under the names by which the body knows it."""
+        if stmt.core is Core.CUBE:
+            return
+        used = {n.name for s in stmt.body for n in s.walk() if isinstance(n, Var)}
+        names = [stmt.sub] if stmt.sub is not None else list(self.kernel.thread_vars)
+        for var in names:
+            if var.name in used:
+                number = "asc_get_sub_block_id()" if self.mixed else "0"
+                self.text.line(f"int32_t {var.name} = {number};")
+                self.text.ranges[var] = interval(0, 1)
+
+
+# Instructions ------------------------------------------------------------------------------------
+
+
+def _at(x: Statements, slot: Slot, element: str = "") -> str:
+    place = x.text.place(slot.array, slot.index)
+    return f"({QUALIFIERS[slot.array.space]}{element}*){place}" if element else place
+
+
+def _split(x: Statements, stmt: Instr) -> tuple[Slot, list[Slot], list[str], list[Expr]]:
+    """What is written, what is read, and the scalars, as text and as they are."""
+    slots = [n for n in stmt.ins if isinstance(n, Slot)]
+    scalars = [cast("Expr", n) for n in stmt.ins if not isinstance(n, Slot)]
+    return stmt.outs[0], slots, [x.of(e) for e in scalars], scalars
+
+
+def _bytes(count: str, slot: Slot) -> str:
+    size = slot.array.type.bytes
+    return str(int(count) * size) if count.isdecimal() else f"{count} * {size}"
+
+
+def _mode(kind: str, value: int = 0) -> str:
+    return f"static_cast<asc_{kind}>({value})"
+
+
+_LOAD, _STORE = "load_l2_cache_mode", "store_l2_cache_mode"
+
+
+def _gm_ub(x: Statements, stmt: Instr) -> None:
+    dst, (src,), (rows, columns, src_pitch, dst_pitch), _ = _split(x, stmt)
+    x.text.line(
+        f"asc_copy_gm2ub_align({_at(x, dst, 'uint8_t')}, {_at(x, src, 'uint8_t')}, {rows},"
+        f" {_bytes(columns, dst)}, 0, 0, 0, {_mode(_LOAD)}, {_bytes(src_pitch, src)},"
+        f" {_bytes(dst_pitch, dst)});"
+    )
+
+
+def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
+    dst, (src,), texts, values = _split(x, stmt)
+    rows, columns, _, _, tile_rows, tile_columns = (int_value(e) for e in values[1:])
+    size = dst.array.type.bytes
+    if None in (rows, columns, tile_rows, tile_columns) or rows != tile_rows:
+        raise unprintable(stmt, "tiles that are padded by a number known when the kernel runs")
+    missing = (tile_columns or 0) - (columns or 0)
+    if missing * size >= 32:
+        raise unprintable(stmt, "tiles that are padded by more than 32 bytes")
+    bits, number = f"uint{8 * size}_t", type_of(dst.array.type, stmt)
+    with x.text.inside(""):
+        x.text.line(f"{number} pad_value = {texts[0]};")
+        x.text.line(f"asc_set_copy_pad_val(*reinterpret_cast<{bits}*>(&pad_value));")
+        x.text.line(
+            f"asc_copy_gm2ub_align({_at(x, dst, bits)}, {_at(x, src, bits)}, {texts[1]},"
+            f" {_bytes(texts[2], dst)}, 0, {missing}, 1, {_mode(_LOAD)},"
+            f" {_bytes(texts[3], src)}, {_bytes(texts[4], dst)});"
+        )
+
+
+def _ub_gm(x: Statements, stmt: Instr) -> None:
+    dst, (src,), (rows, columns, src_pitch, dst_pitch), _ = _split(x, stmt)
+    x.text.line(
+        f"asc_copy_ub2gm_align({_at(x, dst, 'uint8_t')}, {_at(x, src, 'uint8_t')}, {rows},"
+        f" {_bytes(columns, dst)}, {_mode(_STORE, _KEPT)}, {_bytes(dst_pitch, dst)},"
+        f" {_bytes(src_pitch, src)});"
+    )
+
+
+def _fill(x: Statements, dst: str, counts: tuple[str, str, str], c0: int, element: str) -> None:
+    """Set blocks of L1: `counts` are rows, columns, and the rows of the whole matrix."""
+    rows, columns, pitch = counts
+    repeat = f"({columns} + {c0 - 1}) / {c0}"
+    gap = "0" if rows == pitch else f"{pitch} - {rows}"
+    x.text.line(
+        f"asc_fill_l1((__cbuf__ uint16_t*){dst}, (uint32_t){element},"
+        f" {{.repeat = static_cast<uint64_t>({repeat}), .blk_num = static_cast<uint64_t>({rows}),"
+        f" .dst_gap = static_cast<uint64_t>({gap})}});"
+    )
+
+
+def _to_l1(name: str) -> Printer:
+    def printer(x: Statements, stmt: Instr) -> None:
+        dst, (src,), texts, _ = _split(x, stmt)
+        rows, columns, pitch, tile_rows, tile_columns, nz_rows = texts
+        c0 = int(dict(stmt.imm)["c0"])
+        at = _at(x, dst)
+        if (rows, columns) != (tile_rows, tile_columns):
+            with x.text.inside(f"if ({rows} < {tile_rows} || {columns} < {tile_columns})"):
+                _fill(x, at, (tile_rows, tile_columns, nz_rows), c0, "0")
+                x.text.line("asc_sync_pipe(PIPE_MTE2);")
+        x.text.line(f"asc_set_gm2l1_nz_para(1, 1, static_cast<uint16_t>({nz_rows}), 0);")
+        x.text.line(
+            f"{name}({at}, {_at(x, src)}, {_bytes(pitch, src)}, {_mode(_LOAD)}, {rows}, {columns},"
+            " 0, 0);"
+        )
+
+    return printer
+
+
+def _l1_fill(x: Statements, stmt: Instr) -> None:
+    dst, _, (value, rows, columns, nz_rows), _ = _split(x, stmt)
+    if value not in ("0", "0.0f") and not value.endswith(")0.0f"):
+        raise unprintable(stmt, "fills of L1 with something else than zero")
+    _fill(x, _at(x, dst), (rows, columns, nz_rows), int(dict(stmt.imm)["c0"]), "0")
+
+
+def _blocks(count: str, size: int) -> str:
+    """`count` divided by a block, rounded up."""
+    return str(-(-int(count) // size)) if count.isdecimal() else f"({count} + {size - 1}) / {size}"
+
+
+def _load(name: str, *, turned: bool) -> Printer:
+    def printer(x: Statements, stmt: Instr) -> None:
+        dst, (src,), (outer, inner, nz_rows), _ = _split(x, stmt)
+        c0 = int(dict(stmt.imm)["c0"])
+        rows, columns = (inner, outer) if turned else (outer, inner)
+        x.text.line(
+            f"{name}({_at(x, dst)}, {_at(x, src)}, 0, 0, {_blocks(rows, 16)},"
+            f" {_blocks(columns, c0)}, {_blocks(nz_rows, 16)}, {_blocks(outer, 16)});"
+        )
+
+    return printer
+
+
+def _mad(x: Statements, stmt: Instr) -> None:
+    c, (a, b), (init, m, n, k, _), _ = _split(x, stmt)
+    x.text.line(
+        f"asc_mmad({_at(x, c)}, {_at(x, a)}, {_at(x, b)}, {m}, {k}, {n}, 0, 1, 0, (bool)({init}));"
+    )
+
+
+def _quant(x: Statements, stmt: Instr, dst: Slot, src: Slot, scale: str) -> str:
+    code = _QUANT.get(str(dst.array.type))
+    if code is None or (src.array.type == "int32" and dst.array.type != "int32") or scale != "1.0f":
+        raise unprintable(stmt, f"drains of {src.array.type} into {dst.array.type}")
+    return _mode("quant_mode", code)
+
+
+def _drain(x: Statements, stmt: Instr) -> None:
+    dst, (src,), texts, _ = _split(x, stmt)
+    rows, columns, c_rows, pitch, scale, *sub = texts
+    relu = int(bool(dict(stmt.imm)["relu"]))
+    x.text.line("asc_set_l0c_copy_nz_para(1, 0, 0);")
+    tail = (
+        f"{_mode('unit_flag_mode')}, {_quant(x, stmt, dst, src, scale)},"
+        f" {_mode('relu_pre_mode', relu)}, 0, 1, 0, 0);"
+    )
+    sizes = f"{_at(x, dst)}, {_at(x, src)}, {columns}, {rows}, {pitch}, {c_rows}"
+    if sub:
+        x.text.line(f"asc_copy_l0c2ub({sizes}, {sub[0]}, {_mode('dual_dst_mode')}, {tail}")
+    else:
+        x.text.line(f"asc_copy_l0c2gm({sizes}, {_mode(_STORE)}, {tail}")
+
+
+def _ub_l1(x: Statements, stmt: Instr) -> None:
+    """Column blocks of a row-major tile of UB into an NZ matrix of L1, 32 bytes of a row each."""
+    dst, (src,), texts, values = _split(x, stmt)
+    rows, columns, _, tile_rows, tile_columns, nz_rows = texts
+    c0 = int(dict(stmt.imm)["c0"])
+    known = [int_value(e) for e in values]
+    if (rows, columns) != (tile_rows, tile_columns) or known[2] is None or known[2] % c0:
+        raise unprintable(stmt, "copies from UB to L1 of part of a tile, or of ragged rows")
+    with x.text.inside(f"for (int32_t block = 0; block < {_blocks(columns, c0)}; ++block)"):
+        x.text.line(
+            f"asc_copy_ub2l1((__cbuf__ void*)({_at(x, dst)} + block * {nz_rows} * {c0}),"
+            f" (__ubuf__ void*)({_at(x, src)} + block * {c0}), {rows}, 1, {known[2] // c0 - 1}, 0);"
+        )
+
+
+def _pipe(stmt: Instr, key: str = "pipe") -> str:
+    return f"PIPE_{dict(stmt.imm)[key]}"
+
+
+def _flag(name: str) -> Printer:
+    def printer(x: Statements, stmt: Instr) -> None:
+        event = f"static_cast<event_t>({x.of(stmt.ins[0])})"
+        x.text.line(f"{name}({_pipe(stmt, 'src')}, {_pipe(stmt, 'dst')}, {event});")
+
+    return printer
+
+
+def _barrier(x: Statements, stmt: Instr) -> None:
+    pipe = _pipe(stmt)
+    x.text.line("asc_sync();" if pipe == "PIPE_ALL" else f"asc_sync_pipe({pipe});")
+
+
+_CROSS = {0: "inter", 1: "subblock", 2: "block", 4: "intra"}
+
+
+def _cross(verb: str) -> Printer:
+    def printer(x: Statements, stmt: Instr) -> None:
+        among = _CROSS[dict(stmt.imm)["mode"]]
+        x.text.line(f"asc_sync_{among}_{verb}({_pipe(stmt)}, {x.of(stmt.ins[0])});")
+
+    return printer
+
+
+def _mutex(name: str) -> Printer:
+    def printer(x: Statements, stmt: Instr) -> None:
+        x.text.line(f"{name}({_pipe(stmt)}, {x.of(stmt.ins[0])}, ASC_LOCK_BLOCK);")
+
+    return printer
+
+
+_ATOMIC = {
+    "float32": "float", "float16": "float16", "bfloat16": "bfloat16", "int8": "int8",
+    "int16": "int16", "int32": "int",
+}  # fmt: skip
+
+
+def _atomic(x: Statements, stmt: Instr) -> None:
+    imm = dict(stmt.imm)
+    if not imm["op"]:
+        x.text.line("asc_set_atomic_none();")
+        return
+    word = _ATOMIC.get(str(imm.get("dtype", "")))
+    if word is None or imm["op"] not in ("add", "max", "min"):
+        raise unprintable(stmt, f"atomic stores by {imm['op']}")
+    x.text.line(f"asc_set_atomic_{imm['op']}_{word}();")
+
+
+def _hf32(x: Statements, stmt: Instr) -> None:
+    mode = int_value(cast("Expr", stmt.ins[0]))
+    if mode is None:
+        raise unprintable(stmt, "modes known when the kernel runs")
+    x.text.line("asc_disable_hf32();" if mode == 0 else "asc_enable_hf32();")
+    if mode:
+        word = "NEAREST_ZERO" if mode == 1 else "NEAREST_EVEN"
+        x.text.line(f"asc_set_hf32_round_mode(asc_hf32_round_mode::{word});")
+
+
+def _direction(x: Statements, stmt: Instr) -> None:
+    along = "n" if int_value(cast("Expr", stmt.ins[0])) else "m"
+    x.text.line(f"asc_set_mmad_direction_{along}();")
+
+
+ROWS: dict[str, Printer] = {
+    "gm.ub": _gm_ub,
+    "gm.ub.pad": _gm_ub_pad,
+    "ub.gm": _ub_gm,
+    "gm.l1.nz": _to_l1("asc_copy_gm2l1_nd2nz"),
+    "gm.l1.dn": _to_l1("asc_copy_gm2l1_dn2nz"),
+    "ub.l1.nz": _ub_l1,
+    "l1.fill": _l1_fill,
+    "l1.l0a": _load("asc_copy_l12l0a", turned=False),
+    "l1.l0a.t": _load("asc_copy_l12l0a_transpose", turned=True),
+    "l1.l0b.t": _load("asc_copy_l12l0b", turned=False),
+    "l1.l0b": _load("asc_copy_l12l0b_transpose", turned=True),
+    "mad": _mad,
+    "l0c.gm": _drain,
+    "l0c.ub": _drain,
+    "flag.set": _flag("asc_sync_notify"),
+    "flag.wait": _flag("asc_sync_wait"),
+    "barrier": _barrier,
+    "cross.set": _cross("arrive"),
+    "cross.wait": _cross("wait"),
+    "mutex.lock": _mutex("asc_lock"),
+    "mutex.unlock": _mutex("asc_unlock"),
+    "mode.atomic": _atomic,
+    "mode.hf32": _hf32,
+    "mode.mmad_direction": _direction,
+}
+"""A printer for each row of the 950 that has a call."""

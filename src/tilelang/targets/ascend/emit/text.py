@@ -1,0 +1,296 @@
+"""C++ text for Ascend cores: lines, types, expressions.
+
+What enters: types and expressions of the thread stage. What leaves: their text in the C++ that CANN
+compiles. Integer division rounds down, so where an operand may be negative a helper does it;
+helpers that a program uses are printed in front of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tilelang.dtypes import DType
+from tilelang.errors import TileError, error
+from tilelang.ir.bounds import bounds
+from tilelang.ir.expr import (
+    Binary,
+    BinaryOp,
+    Bitcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Lane,
+    Pack,
+    Select,
+    Unary,
+    UnaryOp,
+    Var,
+)
+from tilelang.ir.interval import Interval
+from tilelang.ir.node import Node
+from tilelang.ir.thread import Addr, Array, Elem, Space
+
+TYPES = {
+    "float32": "float", "float16": "half", "bfloat16": "bfloat16_t", "float64": "double",
+    "float8_e4m3fn": "fp8_e4_t", "float8_e5m2": "fp8_e5_t", "int8": "int8_t", "int16": "int16_t",
+    "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t",
+    "uint32": "uint32_t", "uint64": "uint64_t", "bool": "bool",
+}  # fmt: skip
+QUALIFIERS = {
+    Space.GLOBAL: "__gm__ ",
+    Space.UB: "__ubuf__ ",
+    Space.L1: "__cbuf__ ",
+    Space.L0A: "__ca__ ",
+    Space.L0B: "__cb__ ",
+    Space.L0C: "__cc__ ",
+    Space.REGISTER: "",
+    Space.LOCAL: "",
+}
+NARROW = {"float8_e4m3fn": "e4", "float8_e5m2": "e5"}
+
+HELPERS: dict[str, str] = {
+    "floordiv": """\
+template <typename T> __aicore__ inline T floordiv(T a, T b) {
+  T q = a / b;
+  return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
+}
+""",
+    "floormod": """\
+template <typename T> __aicore__ inline T floormod(T a, T b) {
+  T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+""",
+    "bits": """\
+template <typename To, typename From> __simt_callee__ inline To bits(From x) {
+  return *reinterpret_cast<To*>(&x);
+}
+""",
+    **{
+        f"to_{short}": f"""\
+__simt_callee__ inline fp8_{short}_t to_{short}(float x) {{
+  uint16_t pair = __asc_cvt_float2_to_fp8x2(make_float2(x, 0.0f), __ASC_SATFINITE, __ASC_{name});
+  return *reinterpret_cast<fp8_{short}_t*>(&pair);
+}}
+"""
+        for short, name in (("e4", "E4M3"), ("e5", "E5M2"))
+    },
+    **{
+        f"from_{short}": f"""\
+__simt_callee__ inline float from_{short}(fp8_{short}_t x) {{
+  uint16_t pair = *reinterpret_cast<uint8_t*>(&x);
+  return __{name}x22float2(*reinterpret_cast<float8_{name}x2_t*>(&pair)).x;
+}}
+"""
+        for short, name in (("e4", "e4m3"), ("e5", "e5m2"))
+    },
+}
+"""Functions that a program may need, by name. `__aicore__` ones run on every core."""
+
+
+def type_of(dtype: DType, at: Node) -> str:
+    """The C++ type of an element."""
+    name = TYPES.get(str(dtype.base))
+    if name is None or dtype.lanes != 1:
+        raise unprintable(at, f"values of {dtype}")
+    return name
+
+
+def unprintable(at: Node, what: str, help: str = "") -> TileError:  # noqa: A002
+    """What has no form in the C++ of this chip."""
+    return error(
+        "target",
+        f"{what} have no form in the source for this chip",
+        at.loc,
+        help=help or "the simulator runs it",
+    )
+
+
+class Text:
+    """The lines of a source, and what expressions need of the place where they stand."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+        self.helpers: dict[str, None] = {}
+        self.ranges: dict[Var, Interval] = {}
+
+    def line(self, text: str = "") -> None:
+        """One line at the current depth."""
+        self.lines.append("  " * self.depth + text if text else "")
+
+    @contextmanager
+    def inside(self, head: str, tail: str = "}") -> Generator[None]:
+        """A block in braces."""
+        self.line(f"{head} {{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line(tail)
+
+    def helper(self, name: str) -> str:
+        """A helper by name; it will be printed."""
+        self.helpers[name] = None
+        return name
+
+    def is_natural(self, e: Expr) -> bool:
+        """Whether an integer is certainly not negative."""
+        low = bounds(e, self.ranges).lo
+        return low is not None and low >= 0
+
+    # Expressions ---------------------------------------------------------------------------------
+
+    def of(self, e: Expr) -> str:
+        """The text of a value."""
+        rule = _RULES.get(type(e))
+        if rule is None:
+            raise unprintable(e, f"expressions of the kind {type(e).__name__}")
+        return rule(self, e)
+
+    def place(self, array: Array, index: Expr) -> str:
+        """A pointer to an element."""
+        at = self.of(index)
+        return array.name if at == "0" else f"({array.name} + {at})"
+
+
+def number(value: Any, dtype: DType, at: Node) -> str:
+    """A literal."""
+    if dtype.is_bool:
+        return "true" if value else "false"
+    if dtype.is_float:
+        return _real(float(value), dtype, at)
+    if dtype.bits == 64:
+        return f"{int(value)}{'ull' if dtype.is_uint else 'll'}"
+    return f"{int(value)}{'u' if dtype.is_uint else ''}"
+
+
+def _real(value: float, dtype: DType, at: Node) -> str:
+    if np.isnan(value):
+        text = '__builtin_nanf("")'
+    elif np.isinf(value):
+        text = f"{'-' if value < 0 else ''}__builtin_huge_valf()"
+    elif dtype == "float64":
+        return repr(value)
+    else:
+        text = f"{np.float32(value)!s}"
+        text = f"{text if any(c in text for c in '.en') else text + '.0'}f"
+    return text if dtype == "float32" else f"({type_of(dtype, at)}){text}"
+
+
+def _const(x: Text, e: Const) -> str:
+    del x
+    return number(e.value, e.type, e)
+
+
+_SYMBOLS = {
+    BinaryOp.ADD: "+", BinaryOp.SUB: "-", BinaryOp.MUL: "*", BinaryOp.DIV: "/",
+    BinaryOp.TRUNCDIV: "/", BinaryOp.TRUNCMOD: "%", BinaryOp.BITAND: "&", BinaryOp.BITOR: "|",
+    BinaryOp.BITXOR: "^", BinaryOp.SHL: "<<", BinaryOp.SHR: ">>", BinaryOp.EQ: "==",
+    BinaryOp.NE: "!=", BinaryOp.LT: "<", BinaryOp.LE: "<=", BinaryOp.GT: ">", BinaryOp.GE: ">=",
+    BinaryOp.AND: "&&", BinaryOp.OR: "||",
+}  # fmt: skip
+
+
+def _binary(x: Text, e: Binary) -> str:
+    a, b = x.of(e.a), x.of(e.b)
+    if e.op in (BinaryOp.MIN, BinaryOp.MAX):
+        word = "min" if e.op is BinaryOp.MIN else "max"
+        return f"f{word}f({a}, {b})" if e.dtype.is_float else f"{word}({a}, {b})"
+    if e.op in (BinaryOp.FLOORDIV, BinaryOp.FLOORMOD):
+        word = "floordiv" if e.op is BinaryOp.FLOORDIV else "floormod"
+        if e.dtype.is_float:
+            raise unprintable(e, "divisions of floats that round down")
+        if e.dtype.is_uint or (x.is_natural(e.a) and x.is_natural(e.b)):
+            return f"({a} {'/' if word == 'floordiv' else '%'} {b})"
+        return f"{x.helper(word)}({a}, {b})"
+    return f"({a} {_SYMBOLS[e.op]} {b})"
+
+
+def _unary(x: Text, e: Unary) -> str:
+    a = x.of(e.a)
+    if e.op is UnaryOp.NOT or e.a.dtype.is_bool:
+        return f"(!{a})"
+    return f"({'-' if e.op is UnaryOp.NEG else '~'}{a})"
+
+
+def _cast(x: Text, e: Cast) -> str:
+    if e.rounding:
+        raise unprintable(e, f"conversions that round {e.rounding}")
+    source, target = str(e.a.dtype.base), str(e.type.base)
+    value = x.of(e.a)
+    if source in NARROW:
+        value = f"{x.helper(f'from_{NARROW[source]}')}({value})"
+        source = "float32"
+    if target in NARROW:
+        wide = value if source == "float32" else f"(float){value}"
+        return f"{x.helper(f'to_{NARROW[target]}')}({wide})"
+    return value if source == target else f"(({type_of(e.type, e)}){value})"
+
+
+def _bitcast(x: Text, e: Bitcast) -> str:
+    target, source = type_of(e.type, e), type_of(e.a.dtype, e)
+    return f"{x.helper('bits')}<{target}, {source}>({x.of(e.a)})"
+
+
+_MATHS = frozenset(
+    {
+        *("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh"),
+        *("sinh", "cosh", "floor", "ceil", "trunc", "fabs", "erf", "pow"),
+    }
+)
+_SPELLED = {"abs": "fabsf", "round": "rintf", "fma": "fmaf", "rcp": "1.0f / "}
+
+
+def _call(x: Text, e: Call) -> str:
+    args = ", ".join(x.of(a) for a in e.args)
+    if e.fn in _MATHS and e.type == "float32":
+        return f"{e.fn}f({args})"
+    if e.fn == "abs" and e.type.is_integer:
+        return f"abs({args})"
+    if e.fn in _SPELLED and e.type == "float32":
+        return f"{_SPELLED[e.fn]}({args})"
+    raise unprintable(e, f"calls of T.{e.fn} on {e.type}")
+
+
+def _select(x: Text, e: Select) -> str:
+    return f"({x.of(e.cond)} ? {x.of(e.t)} : {x.of(e.f)})"
+
+
+def _elem(x: Text, e: Elem) -> str:
+    if e.type.lanes != 1:
+        raise unprintable(e, f"vectors of {e.type}")
+    return f"{e.array.name}[{x.of(e.index)}]"
+
+
+def _addr(x: Text, e: Addr) -> str:
+    return x.place(e.array, e.index)
+
+
+def _var(x: Text, e: Var) -> str:
+    del x
+    return e.name
+
+
+def _vector(x: Text, e: Pack | Lane) -> str:
+    raise unprintable(e, "vectors of a thread")
+
+
+_RULES: dict[type[Expr], Callable[[Text, Any], str]] = {
+    Const: _const,
+    Var: _var,
+    Binary: _binary,
+    Unary: _unary,
+    Cast: _cast,
+    Bitcast: _bitcast,
+    Call: _call,
+    Select: _select,
+    Elem: _elem,
+    Addr: _addr,
+    Pack: _vector,
+    Lane: _vector,
+}
