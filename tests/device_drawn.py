@@ -69,9 +69,14 @@ def ways(seed: int, count: int) -> list[Way]:
     ]
 
 
+def in_way(fn: Function, way: Way) -> Function:
+    """The kernel with the stages and threads of a way."""
+    return fn.with_(body=tuple(_set(s, way) for s in fn.body))
+
+
 def program(fn: Function, way: Way, target: Target) -> Program:
     """The kernel, lowered for a target in one of the ways."""
-    at: Any = fn.with_(body=tuple(_set(s, way) for s in fn.body))
+    at: Any = in_way(fn, way)
     for one in MANY_THREADS:
         if one is not warp_specialize or way.specialize:
             at = one(at, target)

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 import numpy as np  # noqa: E402 - the package of this checkout comes first
 
 from cuda_build import built, chip, device_arch, run  # noqa: E402
-from device_drawn import STAGES, THREADS, Draw, Way, drawn, program, ways  # noqa: E402
+from device_drawn import STAGES, THREADS, Draw, Way, drawn, in_way, program, ways  # noqa: E402
 from gpu_build import copies, same  # noqa: E402
 from tilelang.emulator import translate  # noqa: E402
 from tilelang.errors import TileError  # noqa: E402
@@ -37,11 +37,12 @@ WAYS = 4
 
 def compare(fn: Function, args: dict[str, Any], found: list[Way], rtol: float = 0.0) -> list[str]:
     """What differs from the emulator, or is refused, in each of the ways."""
-    target, want = chip(device_arch()), copies(args)
-    translate(fn, tf32=True).run(want)
+    target = chip(device_arch())
     faults: list[str] = []
     for way in found:
-        got = copies(args)
+        # What each thread does by itself, such as an atomic update, is done as often as there are.
+        want, got = copies(args), copies(args)
+        translate(in_way(fn, way), tf32=True).run(want)
         try:
             run(built(program(fn, way, target)), got)
             for name, x in want.items():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tilelang
 import tilelang.language as T
 from frontend_run import compiled, defined, script
 from tilelang.errors import TileIndexError, TileRuntimeError, TileTypeError, TileValueError
@@ -307,3 +308,15 @@ def test_what_can_be_asked_of_a_buffer():
         "none": False,
         "slice": ((2, 1), "float16", True),
     }
+
+
+def test_a_kernel_without_extents_is_one_block():
+    @T.prim_func
+    def main(A: T.Tensor((4,), "int32")):
+        with T.Kernel(threads=64):
+            for i in T.Parallel(4):
+                A[i] = i
+
+    a = np.zeros(4, np.int32)
+    tilelang.compile(main, target="emulate")(a)
+    np.testing.assert_array_equal(a, range(4))

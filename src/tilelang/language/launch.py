@@ -201,14 +201,14 @@ def _bad(kind: str, message: str, **facts: Any) -> TileError:
 
 
 def _grid(blocks: Sequence[Any]) -> tuple[Expr, ...]:
-    if not 1 <= len(blocks) <= MAX_AXES:
+    if len(blocks) > MAX_AXES:
         raise _bad(
             "shape",
             f"T.Kernel with {len(blocks)} grid extents",
-            expected="1 to 3",
+            expected="at most 3; one block without any",
             got=str(len(blocks)),
         )
-    out = tuple(extent(x, "a grid extent") for x in blocks)
+    out = tuple(extent(x, "a grid extent") for x in blocks or (1,))
     for e in out:
         known = int_value(e)
         if known is not None and known < 0:
@@ -249,7 +249,8 @@ def Kernel(
     cluster_dims: Any = None,
     is_npu: bool = False,
 ) -> KernelLaunchFrame:
-    """Launch `blocks` (1 to 3 grid extents) of `threads` threads (an int or up to 3 extents).
+    """Launch `blocks` (1 to 3 grid extents, one block without any) of `threads` threads (an int or
+    up to 3 extents).
 
     Without `threads` the target chooses (128 on CUDA). `cluster_dims` is blocks per cluster.
     `is_npu=True` is the Ascend adapter's launch. ValueError for a non-positive count,
