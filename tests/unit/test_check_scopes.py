@@ -340,9 +340,10 @@ def ascend_copy(src, dst):
     return kernel
 
 
+# L1 -> UB and L0C -> L1 are paths of the hardware, but neither dialect has a copy for them.
 LEGAL = {
     ("global", "ub"), ("ub", "global"), ("global", "l1"), ("l1", "l0a"), ("l1", "l0b"),
-    ("l0c", "global"), ("l0c", "l1"), ("l0c", "ub"), ("ub", "l1"), ("l1", "ub"), ("ub", "ub2"),
+    ("l0c", "global"), ("l0c", "ub"), ("ub", "l1"), ("ub", "ub2"),
 }  # fmt: skip
 ENDS = ("global", "ub", "l1", "l0a", "l0b", "l0c")
 

@@ -15,6 +15,7 @@ from tilelang.isa.target import Chip, Target
 from tilelang.passes.check import (
     accesses,
     capacity,
+    cores,
     divergence,
     instructions,
     iterations,
@@ -40,6 +41,9 @@ RULES: tuple[Rule, ...] = (
     products.types_multiply,
     scopes.copies_reachable,
     scopes.local_not_spread,
+    cores.flags_exist,
+    cores.statements_have_cores,
+    cores.addresses_fit,
     scopes.frees_once,
     capacity.memories_fit,
     capacity.tensor_memory_shapes,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tilelang.errors import Diagnostic, Loc, TileError
+from tilelang.ir.ascend import Transfer
 from tilelang.ir.expr import AddressOf, Buffer, Expr, Var, int_value
 from tilelang.ir.special import (
     Collective,
@@ -58,7 +59,7 @@ from tilelang.scopes import Dialect, Memory, ScopeRow, facts, memory_of, rows
 PRODUCTS = (Gemm, AsyncGemm, GemmSparse, GemmBlockScaled)
 """The statements that multiply regions `a` and `b` into `c`."""
 
-COPIES = (Copy, AsyncCopy, TmaCopy, CopyCluster)
+COPIES = (Copy, AsyncCopy, TmaCopy, CopyCluster, Transfer)
 """The statements that copy region `src` to `dst`."""
 
 

@@ -14,7 +14,7 @@ from tilelang.ir.expr import Buffer, Region
 from tilelang.ir.node import Effect
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
 from tilelang.ir.sync import AsyncGemm
-from tilelang.ir.tile import Alloc, Fill, Free, Gemm, Launch, Stmt, Store
+from tilelang.ir.tile import Alloc, Atomic, Fill, Free, Gemm, Launch, Stmt, Store
 from tilelang.passes.check.domain import names_in
 from tilelang.passes.check.program import (
     COPIES,
@@ -59,7 +59,7 @@ def elements_reachable(program: Program) -> Iterator[Diagnostic]:
     """Memories that only whole-tile instructions reach are not read or written by element."""
     for touch in program.touches:
         memory = program.memory(touch.buffer)
-        if memory not in _REACHED_BY or _by_tile(touch):
+        if memory not in _REACHED_BY or _by_tile(touch, memory):
             continue
         what, got = _elementwise(touch)
         yield Diagnostic(
@@ -73,11 +73,14 @@ def elements_reachable(program: Program) -> Iterator[Diagnostic]:
         )
 
 
-def _by_tile(touch: Touch) -> bool:
+def _by_tile(touch: Touch, memory: Memory) -> bool:
     """Whether the access is that of a copy, fill or product, which have rules of their own."""
     if touch.element is not None:
         return False
-    return not touch.effect or isinstance(touch.site.stmt, (*COPIES, Fill, *PRODUCTS))
+    stmt = touch.site.stmt
+    if isinstance(stmt, Atomic) and memory is _M.L0C and not touch.writes:
+        return True  # a tile that is added to global memory on its way out
+    return not touch.effect or isinstance(stmt, (*COPIES, Fill, *PRODUCTS))
 
 
 def _elementwise(touch: Touch) -> tuple[str, str]:
@@ -218,7 +221,9 @@ def _ways(program: Program, src: Memory, dst: Memory) -> str:
     into = [m.title for m in _ASCEND if program.target.copies(m, dst)]
     ways = [f"from {src.title} to {listed(sorted(out), 'or')}"] if out else []
     ways += [f"to {dst.title} from {listed(sorted(into), 'or')}"] if into else []
-    return ", or ".join(ways)
+    chip = program.target.chip
+    source = f" ({chip.copies_source})" if chip is not None and chip.copies_source else ""
+    return ", or ".join(ways) + source
 
 
 def _detour(program: Program, src: Memory, dst: Memory) -> str:

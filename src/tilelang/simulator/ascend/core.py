@@ -6,22 +6,28 @@ What enters: a group, the kind of core and its number. What leaves: the methods 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileIndexError, TileRuntimeError, error
 from tilelang.ir.ascend import Core as Kind
+from tilelang.ir.ascend import VectorFunction
 from tilelang.ir.thread import Array, Space
 from tilelang.ir.tile import Assert
 from tilelang.isa.target import SyncLimits
+from tilelang.simulator.ascend.functions import run_function
 from tilelang.simulator.ascend.instruction import Instruction, Layout
-from tilelang.simulator.ascend.memories import GroupMemories, Window
+from tilelang.simulator.ascend.memories import UNWRITTEN, GroupMemories, Window
 from tilelang.simulator.ascend.scalars import native
+from tilelang.simulator.machine import Report, Who
 
 Places = list[tuple[Window, int]]
+Elements = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,48 @@ class CoreBase:
     def _product(self, i: Instruction) -> dict[str, Any]:
         return {"hf32": self.modes.get("hf32", 0)} if i.row.name == "mad" else {}
 
+    def carried_out(
+        self, function: VectorFunction, given: dict[str, Any], who: Callable[[int], Who]
+    ) -> None:
+        """Carry out a vector function: windows and scalars by name, and who touches memory."""
+        windows = {k: v for k, v in given.items() if isinstance(v, Window)}
+        names = {k: v for k, v in given.items() if k not in windows}
+        report = next((w.memory.report for w in windows.values()), None)
+        if report is not None:
+            for line in run_function(function, names, _Windows(windows, report, who)):
+                print(line)
+
     def print_element(self, window: Window, index: int, imm: dict[str, Any]) -> None:
         """Print one element."""
         print(f"{imm['message']} {imm['buffer']}[{index}] = {self.value_of(window, index)}".strip())
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """What a vector function reads and writes: the windows that it is given."""
+
+    windows: Mapping[str, Window]
+    report: Report
+    who: Callable[[int], Who]
+
+    def load(self, array: Array, index: Elements, count: int, loc: Loc | None) -> Elements:
+        """Neighbours from each index on."""
+        at, window = self._at(array, index)
+        who = self.who(self.report.site(loc, f"reads {array.name}"))
+        return window.memory.load(at, window.dtype, count, who)
+
+    def store(self, array: Array, index: Elements, value: Elements, loc: Loc | None) -> None:
+        """Neighbouring elements from each index on."""
+        at, window = self._at(array, index)
+        who = self.who(self.report.site(loc, f"writes {array.name}"))
+        window.memory.store(at, np.ascontiguousarray(value, window.dtype), who)
+
+    def peek(self, array: Array, index: int, count: int) -> Elements:
+        """Neighbours that nobody reads; behind the memory there are no numbers."""
+        found = self.windows[array.name].elements[index : index + count]
+        rest = np.full((count - found.size) * found.itemsize, UNWRITTEN, np.uint8)
+        return np.concatenate([found, rest.view(found.dtype)])
+
+    def _at(self, array: Array, index: Elements) -> tuple[npt.NDArray[np.int64], Window]:
+        window = self.windows[array.name]
+        return window.start + index.astype(np.int64) * window.dtype.itemsize, window

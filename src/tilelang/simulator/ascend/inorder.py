@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilelang.errors import Loc
+from tilelang.ir.ascend import Pipe, VectorFunction
 from tilelang.isa.target import SyncLimits
 from tilelang.simulator.ascend.core import CoreBase, Member
 from tilelang.simulator.ascend.crossing import Crossing
 from tilelang.simulator.ascend.instruction import Instruction
 from tilelang.simulator.ascend.memories import GroupMemories, Window
 from tilelang.simulator.ascend.report import flag_name, leftover, never_raised
-from tilelang.simulator.machine import Report, Wait
+from tilelang.simulator.machine import Clocks, Report, Wait, Who
 
 Steps = Iterator[Wait]
 
@@ -55,6 +56,7 @@ class InOrderCore(CoreBase):
         super().__init__(member, memories, limits)
         self.crossing = crossing
         self.counts = counts
+        self.team = Clocks().team()  # nothing is ordered here, so nobody asks it
         self.flags: dict[tuple[str, str, int], Flag] = {}
 
     def issue(self, i: Instruction, *operands: Any) -> None:
@@ -63,6 +65,11 @@ class InOrderCore(CoreBase):
         arrays = i.arrays(layout, self.places(i, layout, operands))
         self.counts.by_pipe[i.pipe.value] += 1
         i.run(arrays, {**layout.params, **self.state(i)})
+
+    def call(self, function: VectorFunction, given: dict[str, Any]) -> None:
+        """Carry out a vector function."""
+        self.counts.by_pipe[Pipe.V.value] += 1
+        self.carried_out(function, given, lambda site: Who(self.team, 0, site))
 
     def load(self, window: Window, index: int, loc: Loc | None) -> Any:
         """An element, by the scalar unit."""

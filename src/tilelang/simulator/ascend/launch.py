@@ -108,7 +108,7 @@ def run_in_order(launch: Launch, counts: Counts) -> None:
     crossing = Crossing[None](launch.size(), limits)
     waiting: list[_Group] = []
     for number, block in enumerate(blocks):
-        memories = GroupMemories(launch.of.sizes, launch.report, "", checked=False)
+        memories = GroupMemories(launch.text.memories, launch.report, "", checked=False)
         group = _Group()
         for kind, sub in launch.kinds():
             core = InOrderCore(Member(number, kind, sub), memories, limits, crossing, counts)

@@ -1,18 +1,19 @@
 """The memories of a core group, and windows on them.
 
-What enters: the sizes of a chip. What leaves: bytes that hold no numbers before the first write.
+What enters: what a kernel uses of them. What leaves: bytes, no numbers before the first write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilelang.ir.thread import Space
+from tilelang.ir.expr import int_value
+from tilelang.ir.thread import ON_CORE, Declare, Kernel, Space
 from tilelang.simulator.machine import Memory, Report, Shadow
 
 UNWRITTEN = 0xFF
@@ -39,19 +40,21 @@ class Window:
         return self._typed
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The bytes of each memory of a group."""
+Sizes = Mapping[Space, int]
+"""The bytes of each memory of a group that a kernel uses, from the first one on."""
 
-    ub: int
-    l1: int
-    l0a: int
-    l0b: int
-    l0c: int
 
-    def of(self, space: Space) -> int:
-        """The bytes of one memory."""
-        return int(getattr(self, space.value))
+def used(kernel: Kernel) -> Sizes:
+    """What the arrays of a kernel take. An access behind them is outside, although the memory goes
+    on.
+    """
+    found: dict[Space, int] = dict.fromkeys(ON_CORE, 0)
+    for node in kernel.walk():
+        if isinstance(node, Declare) and node.array.space in found:
+            count = int_value(node.array.size) if node.array.size is not None else 0
+            end = (node.offset or 0) + (count or 0) * node.array.type.numpy.itemsize
+            found[node.array.space] = max(found[node.array.space], end)
+    return found
 
 
 def fresh(name: str, size: int, report: Report, *, checked: bool) -> Memory:
@@ -79,5 +82,5 @@ class GroupMemories:
         if found is None:
             own = f" of vector core {sub}" if space is Space.UB else ""
             name = f"{space.value.upper()}{own}{self.label}"
-            found = self._made[key] = self._make(name, self.sizes.of(space))
+            found = self._made[key] = self._make(name, self.sizes[space])
         return found

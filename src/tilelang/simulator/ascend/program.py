@@ -17,10 +17,9 @@ from tilelang.errors import Diagnostic, InternalError, TileError, TileRuntimeErr
 from tilelang.ir.thread import Array, Program
 from tilelang.ir.tile import Assert
 from tilelang.isa.target import Chip
-from tilelang.scopes import Memory as Name
 from tilelang.simulator.ascend.inorder import Counts
 from tilelang.simulator.ascend.launch import Launch, run_in_order
-from tilelang.simulator.ascend.memories import UNWRITTEN, Sizes, Window
+from tilelang.simulator.ascend.memories import UNWRITTEN, Window
 from tilelang.simulator.ascend.queued import run_queued
 from tilelang.simulator.ascend.text import KernelText, Module, module_of
 from tilelang.simulator.machine import Memory, Report, Schedule, Shadow
@@ -41,7 +40,6 @@ class AscendProgram:
         self.module: Module = module_of(program, rows_of(chip.name))
         self.counts = Counts()
         self.resident = max(part.cube_cores for part in MACHINES[chip.name].parts)
-        self.sizes = Sizes(*(_bytes(chip, m) for m in _MEMORIES))
         namespace = dict(self.module.writer.namespace)
         code = compile(self.source, f"<simulator:{program.name}>", "exec")
         exec(code, namespace)
@@ -66,14 +64,6 @@ class AscendProgram:
         except TileError as e:
             return [*call.report.findings, *e.diagnostics]
         return call.report.findings
-
-
-_MEMORIES = (Name.UB, Name.L1, Name.L0A, Name.L0B, Name.L0C)
-
-
-def _bytes(chip: Chip, memory: Name) -> int:
-    """The bytes of a memory of a core."""
-    return max(c.amount for c in chip.capacities(memory))
 
 
 class _Call:

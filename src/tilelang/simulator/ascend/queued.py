@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilelang.errors import Loc
-from tilelang.ir.ascend import PIPES_OF, Pipe
+from tilelang.ir.ascend import PIPES_OF, Pipe, VectorFunction
 from tilelang.ir.node import Effect
 from tilelang.simulator.ascend.core import CoreBase, Member, Places
 from tilelang.simulator.ascend.crossing import Crossing
 from tilelang.simulator.ascend.instruction import Instruction, Layout, bytes_of
 from tilelang.simulator.ascend.launch import Launch
 from tilelang.simulator.ascend.memories import GroupMemories, Window
-from tilelang.simulator.ascend.report import flag_name, leftover, raised_twice
+from tilelang.simulator.ascend.report import flag_name, leftover
 from tilelang.simulator.machine import Clocks, Edge, Schedule, Scheduler, Team, Wait, Who
 from tilelang.simulator.machine.clocks import Actors, Clock
 
@@ -82,7 +82,11 @@ class Queue:
 
 @dataclass
 class Event:
-    """An event of two pipes: what those who raised it hand over, oldest first."""
+    """An event of two pipes: what those who raised it hand over, oldest first.
+
+    It counts: a pipe may raise it again before it was waited for, as the products of
+    tilelang-ascend do (`common.h`, gemm_v0 called twice).
+    """
 
     raised: deque[tuple[Clock, Loc | None]] = field(default_factory=deque[tuple[Clock, Loc | None]])
 
@@ -181,6 +185,15 @@ class QueuedCore(CoreBase):
         else:
             shadow.read(at, who, who.actors)
 
+    def call(self, function: VectorFunction, given: dict[str, Any]) -> None:
+        """Put a vector function into the queue of V, as one operation."""
+        actor = self.queues[Pipe.V].actor
+
+        def do() -> None:
+            self.carried_out(function, given, lambda site: Who(self.team, int(actor[0]), site))
+
+        self.put(Pipe.V, do, loc=function.loc)
+
     # Elements ------------------------------------------------------------------------------------
 
     def load(self, window: Window, index: int, loc: Loc | None) -> Any:
@@ -218,9 +231,6 @@ class QueuedCore(CoreBase):
         event, src = self.event(i, number), Pipe(i.imm["src"])
 
         def do() -> None:
-            if event.raised:
-                name = flag_name(i.imm["src"], i.imm["dst"], number)
-                raised_twice(self.machine.report, self.name, name, i.loc)
             event.raised.append((self.team.release(self.actor(src)), i.loc))
 
         if src is Pipe.S:
@@ -390,7 +400,7 @@ class Machine:
         self.crossing = Crossing[Given](launch.size(), limits)
         for number, block in enumerate(blocks):
             label = f" of block {number}"
-            memories = GroupMemories(launch.of.sizes, launch.report, label, checked=True)
+            memories = GroupMemories(launch.text.memories, launch.report, label, checked=True)
             team = self.clocks.team()
             for kind, sub in launch.kinds():
                 core = QueuedCore(Member(number, kind, sub), memories, self, team)

@@ -34,14 +34,3 @@ def never_raised(report: Report, core: str, name: str, loc: Loc | None) -> None:
         label=f"waited for here by {core}",
         help="raise it before, with the same pipes and the same number",
     )
-
-
-def raised_twice(report: Report, core: str, name: str, loc: Loc | None) -> None:
-    """A flag is raised that is raised already."""
-    report.add(
-        "race",
-        f"{name} is raised while it is raised already",
-        loc,
-        label=f"raised again here by {core}",
-        help="wait for it in between, or take another number",
-    )

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilelang.emulator.writer import Writer
 from tilelang.errors import InternalError
-from tilelang.ir.ascend import Core, CoreRegion
+from tilelang.ir.ascend import Core, CoreRegion, VectorFunction
 from tilelang.ir.expr import Expr
 from tilelang.ir.thread import (
     ON_CORE,
@@ -42,7 +42,9 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.isa.instr import Rows
+from tilelang.passes.ascend.lower_functions import used_from_outside
 from tilelang.simulator.ascend.instruction import Instruction
+from tilelang.simulator.ascend.memories import Sizes, used
 from tilelang.simulator.ascend.scalars import Scalars, unmodelled
 
 _WAITS = {
@@ -59,12 +61,15 @@ _AT_ONCE = {"flag.set": "set_flag", "cross.set": "cross_set", "mutex.unlock": "u
 
 @dataclass
 class KernelText:
-    """A kernel in the module: the names of its functions, and which kinds of core have work."""
+    """A kernel in the module: the names of its functions, which kinds of core have work, and what
+    it uses of each memory.
+    """
 
     kernel: Kernel
     cube: str
     vector: str
     kinds: frozenset[Core]
+    memories: Sizes
 
 
 @dataclass
@@ -91,7 +96,7 @@ def _has_work(body: Block, core: Core) -> bool:
     for stmt in body:
         if isinstance(stmt, CoreRegion) and stmt.core is not core:
             continue
-        if isinstance(stmt, (Instr, Write, Print, Assert)):
+        if isinstance(stmt, (Instr, Write, Print, Assert, VectorFunction)):
             return True
         if any(_has_work((s,), core) for s in stmt.children() if isinstance(s, Stmt)):
             return True
@@ -267,11 +272,16 @@ class _Text:
             places = [f"{self.x.name(o.array.name)}, {self.x.of(o.index)}" for o in slots]
             self.writer.line(f"core.issue({', '.join([name, *places, *values])})")
 
+    def function_(self, s: VectorFunction) -> None:
+        used = ", ".join(f"{n.name!r}: {self.x.name(n.name)}" for n in used_from_outside(s))
+        self.writer.line(f"core.call({self.writer.constant('function', s)}, {{{used}}})")
+
     # Launches ------------------------------------------------------------------------------------
 
     def kernel(self, s: Kernel) -> None:
         kinds = frozenset(core for core in Core if _has_work(s.body, core))
-        made = KernelText(s, self.writer.fresh("cube"), self.writer.fresh("vector"), kinds)
+        cube, vector = self.writer.fresh("cube"), self.writer.fresh("vector")
+        made = KernelText(s, cube, vector, kinds, used(s))
         self.pending.append(made)
         text = self.writer.constant("kernel", made)
         grid = ", ".join(self.x.of(e) for e in s.grid)
@@ -291,6 +301,7 @@ _RULES: dict[type[Stmt], Callable[[_Text, Any], None]] = {
     Assume: _Text.assume,
     Print: _Text.print_,
     CoreRegion: _Text.region_,
+    VectorFunction: _Text.function_,
     Declare: _Text.declare,
     Write: _Text.write,
     Instr: _Text.instruction,

@@ -118,9 +118,8 @@ _UNARY: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
 }
 
 
-def _leaky(x: Any, slope: Any) -> Any:
-    made: Array = np.where(x >= 0, x, x * slope)
-    return made
+def _leaky(x: Array, slope: Array) -> Any:
+    return np.where(x >= 0, x, x * slope)
 
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]] = {
