@@ -21,6 +21,12 @@ from tilelang.targets.cuda.program import emit
 ARCHS = tuple(c.name for c in CHIPS if c.backend == "cuda")
 
 
+WGMMA_WIDTHS = {16: 3, 8: 6, 32: 6}
+"""Of the widths of wgmma each so-manieth is tried."""
+LARGEST = 1 << 31
+"""Multiplications of the largest product that is tried."""
+
+
 def chip(arch: str) -> Target:
     """The target of an architecture."""
     return parse_target(f"cuda:{arch}", CHIPS)

@@ -63,10 +63,11 @@ class Machine:
 class Cluster:
     """Blocks that see each other's shared memory. A block without a cluster is one of itself."""
 
-    def __init__(self, machine: Machine, size: int) -> None:
+    def __init__(self, machine: Machine, places: Sequence[tuple[int, ...]]) -> None:
         self.machine = machine
-        self.size = size
-        self.team: Team = machine.clocks.team()
+        self.size = len(places)
+        word = "block" if self.size == 1 else "the cluster of block"
+        self.team: Team = machine.clocks.team(f"{word} {places[0]}")
         self.blocks: list[Block] = []
         self.arrived: set[tuple[int, int]] = set()
         self.phases = Phases(self.team)

@@ -18,7 +18,7 @@ from tilelang.errors import TileIndexError, TileRuntimeError, error
 from tilelang.ir.tile import Assert, Assume
 from tilelang.simulator.gpu.arrays import Local, Mask, Place, Registers, Values, Window
 from tilelang.simulator.machine import Edge, Memory, Wait, Who
-from tilelang.simulator.machine.clocks import Actors
+from tilelang.simulator.machine.clocks import Actors, join_told
 from tilelang.simulator.machine.schedule import Steps
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class Group:
         told = machine.told.setdefault(id(memory), {})
         if self.team.number not in told or len(told) > 1 or len(machine.clocks.teams) > 1:
             self.team.hear(told)
-            told.update(self.team.publish())
+            join_told(told, self.team.publish())
 
     # Control and speech --------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class Group:
         thread = self._failing(cond, mask)
         if thread is None:
             return
-        where = f"block {self.block.place}, thread {thread}"
+        where = f"block {(*self.block.place, 0, 0)[:3]}, thread {thread}"
         if not stmt.kind:
             said = f": {stmt.message}" if stmt.message else ""
             text = f"device assertion failed{said}"

@@ -69,7 +69,7 @@ def launch(
     machine.grid.warps = warps * math.prod(grid)
     waiting: list[Cluster] = []
     for places in _clusters(grid, kernel.cluster):
-        cluster = Cluster(machine, len(places))
+        cluster = Cluster(machine, places)
         for place in places:
             Block(cluster, place, kernel.block, kernel.shared)
         for block in cluster.blocks:

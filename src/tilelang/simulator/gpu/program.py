@@ -21,6 +21,7 @@ from tilelang.errors import (
     TileIndexError,
     TileRuntimeError,
     error,
+    raise_if_any,
 )
 from tilelang.ir.expr import Const, Expr, Var
 from tilelang.ir.thread import (
@@ -63,31 +64,29 @@ class SimulatedProgram:
         """The text of its kernels."""
         return "\n\n".join(p.code.source for p in self.prepared.values())
 
-    def run(self, args: Mapping[str, Any]) -> None:
+    def run(self, args: Mapping[str, Any], schedule: Schedule | None = None) -> None:
         """Run it on the storage of the arguments by name. What is found is raised as an error."""
-        found = self.check(args, Schedule())
-        if found:
-            raise _raised(found)
+        found, stopped = self._run(args, schedule or Schedule())
+        if stopped is not None:
+            raise type(stopped)(*stopped.diagnostics, *found)
+        raise_if_any(found)
 
     def check(self, args: Mapping[str, Any], schedule: Schedule) -> list[Diagnostic]:
         """Run it under a schedule, and give what is found."""
+        found, stopped = self._run(args, schedule)
+        return found if stopped is None else [*found, *stopped.diagnostics]
+
+    def _run(
+        self, args: Mapping[str, Any], schedule: Schedule
+    ) -> tuple[list[Diagnostic], TileError | None]:
+        """What is found, and the error that ended the run, if one did."""
         run = _Call(self, args, schedule)
         try:
             with np.errstate(all="ignore"):
                 run.statements(self.program.body)
         except TileError as e:
-            return [*run.report.findings, *e.diagnostics]
-        return run.report.findings
-
-
-def _raised(found: list[Diagnostic]) -> Exception:
-    report = Report()
-    report.findings.extend(found)
-    try:
-        report.raise_findings()
-    except TileError as e:
-        return e
-    raise InternalError("findings that are no errors")
+            return run.report.findings, e
+        return run.report.findings, None
 
 
 def _written(program: Program) -> set[str]:

@@ -44,11 +44,11 @@ class Clocks:
         self.teams: dict[int, Team] = {}
         self._next = 1
 
-    def team(self) -> Team:
-        """A new team, without actors."""
+    def team(self, title: str = "") -> Team:
+        """A new team, without actors; `title` is what other teams call it in reports."""
         if self._next > 0x7FFF:
             raise InternalError("a simulated launch of more than 32,767 teams")
-        made = self.teams[self._next] = Team(self._next, self.paths)
+        made = self.teams[self._next] = Team(self._next, self.paths, title)
         self._next += 1
         return made
 
@@ -60,8 +60,9 @@ class Clocks:
 class Team:
     """Actors with an exact order between them. Actors are numbered from 0."""
 
-    def __init__(self, number: int, paths: int) -> None:
+    def __init__(self, number: int, paths: int, title: str = "") -> None:
         self.number = number
+        self.title = title
         self.paths = paths
         self.count = 0
         self.tick = 1
@@ -232,9 +233,13 @@ class Team:
 
     def hear(self, told: dict[int, int]) -> None:
         """This team now knows what was published."""
-        for number, tick in told.items():
-            if number != self.number:
-                self.far[number] = max(self.far.get(number, 0), tick)
+        join_told(self.far, told)
+
+
+def join_told(known: dict[int, int], told: dict[int, int]) -> None:
+    """Adds what teams have published to what is known of them."""
+    for number, tick in told.items():
+        known[number] = max(known.get(number, 0), tick)
 
 
 class Edge:

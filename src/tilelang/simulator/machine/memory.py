@@ -49,14 +49,14 @@ class Memory:
         size = count * dtype.itemsize
         self._bounds(at, size, who)
         if self.shadow is not None:
-            self._note(at, size, who, writes=False)
+            self._note(at, size, who)
         return self._gather(at, dtype, count)
 
     def store(self, at: Addresses, values: Values, who: Who) -> None:
         """Writes neighbouring elements, (count, addresses), from each address on."""
         size = values.shape[0] * values.itemsize
         self._bounds(at, size, who)
-        collides = self.shadow is not None and self._note(at, size, who, writes=True)
+        collides = self.shadow is not None and self._note(at, size, who, values)
         self.changes += 1
         count, dtype = values.shape[0], values.dtype
         typed, first = self._placed(at, dtype)
@@ -81,10 +81,11 @@ class Memory:
         raw = np.ascontiguousarray(values.T).view(np.uint8).reshape(at.size, size)
         self.data[at[:, None] + np.arange(size)] = raw
 
-    def touch(self, at: Addresses, size: int, who: Who) -> None:
-        """Note that `size` bytes from each address on have been written, by `poke`."""
+    def touch(self, at: Addresses, values: Values, who: Who) -> None:
+        """Note that values have been written, by `poke`."""
+        size = values.shape[0] * values.itemsize
         self._bounds(at, size, who)
-        self._note(at, size, who, writes=True)
+        self._note(at, size, who, values)
 
     def _gather(self, at: Addresses, dtype: np.dtype[Any], count: int) -> Values:
         typed, first = self._placed(at, dtype)
@@ -129,7 +130,8 @@ class Memory:
         """Writes neighbouring bytes, by one actor."""
         self._bounds(np.array([start]), data.size, who)
         if self.shadow is not None and data.size:
-            self.shadow.write(slice(start, start + data.size), who, who.actors)
+            place = slice(start, start + data.size)
+            self.shadow.write(place, who, who.actors, lambda: self.data[place] == data)
         self.changes += 1
         self.data[start : start + data.size] = data
 
@@ -144,24 +146,32 @@ class Memory:
         """Writes the bytes at any places, by one actor (or one for each place)."""
         self._bounds(at, 1, who)
         if self.shadow is not None and at.size:
-            self.shadow.write(at.reshape(-1), who, who.actors)
+            flat, new = at.reshape(-1), data.reshape(-1)
+            self.shadow.write(flat, who, who.actors, lambda: self.data[flat] == new)
         self.changes += 1
         self.data[at] = data
 
     # Checks --------------------------------------------------------------------------------------
 
-    def _note(self, at: Addresses, size: int, who: Who, *, writes: bool) -> bool:
-        """Tell the shadow of an access of `size` bytes from each address on."""
+    def _note(self, at: Addresses, size: int, who: Who, values: Values | None = None) -> bool:
+        """Tell the shadow of an access of `size` bytes from each address on: a write of values, or
+        a read. Whether a write collides with itself.
+        """
         if self.shadow is None or at.size == 0:
             return False
         places, repeat = bytes_at(at, size)
         actors = who.actors
         if isinstance(actors, np.ndarray) and actors.size > 1:
             actors = np.repeat(actors, repeat)
-        if writes:
-            return self.shadow.write(places, who, actors)
-        self.shadow.read(places, who, actors)
-        return False
+        if values is None:
+            self.shadow.read(places, who, actors)
+            return False
+
+        def same() -> npt.NDArray[np.bool_]:
+            new = np.ascontiguousarray(values.T).view(np.uint8).reshape(-1)
+            return self.data[places] == new
+
+        return self.shadow.write(places, who, actors, same)
 
     def _collision(self, at: Addresses, values: Values, who: Who) -> None:
         """Two actors write one byte at once: a race, unless all write the same."""

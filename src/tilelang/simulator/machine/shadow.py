@@ -7,6 +7,7 @@ see yet, and reads of what nobody wrote.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +79,7 @@ class Shadow:
         self.sites: npt.NDArray[np.int32] = np.zeros(size, np.int32)
         self.atomic: Mask = np.zeros(size, np.bool_)
         self._reads: dict[int, _Reads] = {}
-        self._teams: dict[int, Team] = {}
+        self._titles: dict[int, str] = {}
 
     # Accesses ------------------------------------------------------------------------------------
 
@@ -90,11 +91,17 @@ class Shadow:
         self._against_writes("reads", at, who, actors, stamps)
         self._note_read(at, who, actors)
 
-    def write(self, at: Index, who: Who, actors: Actors | int) -> bool:
-        """Note a write. Whether two actors of this very access write one byte."""
-        self._against_writes("writes", at, who, actors, self.writers[at])
+    def write(
+        self, at: Index, who: Who, actors: Actors | int, same: Callable[[], Mask] | None = None
+    ) -> bool:
+        """Note a write. Whether two actors of this very access write one byte.
+
+        `same()` says which bytes keep their values: to write them once more is no conflict.
+        """
+        self._against_writes("writes", at, who, actors, self.writers[at], same)
         self._against_reads(at, who, actors)
         made = who.stamps(actors)
+        self._titles[who.team.number] = who.team.title
         self.writers[at] = made
         self.sites[at] = who.site
         self.atomic[at] = who.atomic
@@ -115,11 +122,19 @@ class Shadow:
     # Comparisons ---------------------------------------------------------------------------------
 
     def _against_writes(
-        self, verb: str, at: Index, who: Who, actors: Actors | int, stamps: Stamps
+        self,
+        verb: str,
+        at: Index,
+        who: Who,
+        actors: Actors | int,
+        stamps: Stamps,
+        same: Callable[[], Mask] | None = None,
     ) -> None:
         bad = who.team.unordered(actors, stamps)
         if who.atomic:
             bad &= ~self.atomic[at]
+        if same is not None and bad.any():
+            bad &= ~same()
         if bad.any():
             self._report("race", verb, who, _Bad(at, bad, actors, stamps, self.sites[at]))
         if who.path:
@@ -129,12 +144,12 @@ class Shadow:
 
     def _note_read(self, at: Index, who: Who, actors: Actors | int) -> None:
         team = who.team
+        self._titles[team.number] = team.title
         reads = self._reads.get(team.number)
         if reads is None or team.group_count > len(reads.stamps):
             groups = max(16, 2 * team.group_count)
             reads = reads.grown(groups) if reads else _Reads(self.writers.size, groups)
             self._reads[team.number] = reads
-            self._teams[team.number] = team
         groups = team.groups[actors]
         reads.used.update(np.unique(groups).tolist())
         reads.stamps[groups, at] = who.stamps(actors)
@@ -182,8 +197,9 @@ class Shadow:
 
     def _owner(self, stamp: int, team: Team) -> str:
         number, actor = stamp >> 48, stamp >> 32 & 0xFFFF
-        found = team if number == team.number else self._teams.get(number)
-        return "another part of the launch" if found is None else found.name(actor)
+        if number == team.number:
+            return team.name(actor)
+        return self._titles.get(number) or "another part of the launch"
 
 
 def bytes_at(at: npt.NDArray[np.int64], size: int) -> tuple[Any, int]:

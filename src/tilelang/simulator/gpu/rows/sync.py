@@ -15,7 +15,7 @@ from tilelang.simulator.gpu.barriers import Mbarrier, NamedBarrier, Phases
 from tilelang.simulator.gpu.block import ASYNC, WARP, Block
 from tilelang.simulator.gpu.rows.registry import Use, row
 from tilelang.simulator.machine import Wait, Who
-from tilelang.simulator.machine.clocks import Actors
+from tilelang.simulator.machine.clocks import Actors, join_told
 from tilelang.simulator.machine.schedule import Steps
 
 WORD = np.dtype(np.uint64)
@@ -166,7 +166,7 @@ def grid_sync(use: Use) -> Steps:
     before = grid.phase
     phases: Phases = block.cluster.grid_phases
     phases.give(group.actors_of(use.mask))
-    grid.told.update(group.team.publish())
+    join_told(grid.told, group.team.publish())
     grid.arrived |= {(id(block), group.warps[k]) for k in use.whole_warps()}
     if len(grid.arrived) == grid.warps:
         grid.arrived = set()

@@ -63,7 +63,7 @@ def _in_memory(use: Use, place: Place, array: Window, given: Values | None) -> V
         olds[lane] = _apply(use, cell, None if given is None else given[lane], dtype)
         array.memory.poke(offsets[k : k + 1], cell[None])
         new[k] = cell[0]
-    array.memory.touch(offsets, dtype.numpy.itemsize, who)
+    array.memory.touch(offsets, new[None], who)
     return olds
 
 
