@@ -31,8 +31,11 @@ from tilelang.passes.order_reducers import order_reducers
 from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.simt.arms import find_arms
 from tilelang.passes.simt.demote_fragments import demote_fragments
+from tilelang.passes.simt.first_values import first_values
 from tilelang.passes.simt.fit_memory import fit_memory
 from tilelang.passes.simt.lower_thread_random import lower_thread_random
+from tilelang.passes.simt.order_blocks import order_blocks
+from tilelang.passes.simt.persistent import persistent
 from tilelang.passes.simt.plain_tiles import plain_tiles
 from tilelang.passes.simt.rasterize import rasterize
 from tilelang.passes.simt.software_pipeline import software_pipeline
@@ -77,10 +80,13 @@ ONE_THREAD: tuple[Pass, ...] = (
 
 MANY_THREADS: tuple[Pass, ...] = (
     rasterize,  # blocks lie in panels where the author asks for it
+    order_blocks,  # blocks with more rounds begin first
+    persistent,  # blocks of products stay and take tiles in turn
     canonicalize_threads,  # asynchronous work is done at once; no hints; pipelines are left
     lower_products,  # sparse and scaled products and patches are plain products and loops
     lower_reducers,  # reducers are buffers; contributions are left
     lower_thread_random,  # random numbers are arithmetic on each thread's own stream
+    first_values,  # masks are computed for the tiles that they divide
     find_arms,  # parts of the block with statements of their own; mbarriers are set up
     warp_specialize,  # loops with tensor copies: one warp issues them, warpgroups compute
     software_pipeline,  # pipelines are loops; their copies are issued ahead
