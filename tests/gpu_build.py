@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,27 @@ from tilelang.ir.text import print_program
 from tilelang.ir.thread import Program
 from tilelang.ir.tile import Function
 from tilelang.ir.verify_thread import verify_program
-from tilelang.isa.target import parse_target
+from tilelang.isa.target import Fact, Target, parse_target
 from tilelang.passes.pipeline import lower
 from tilelang.targets import CHIPS
 
-TARGETS = {name: parse_target(f"cuda -arch={name}", CHIPS) for name in ("sm_80", "sm_90a", "sm_100a")}
+TARGETS = {
+    name: parse_target(f"cuda -arch={name}", CHIPS) for name in ("sm_80", "sm_90a", "sm_100a")
+}
 
 
-def gpu_program(fn: Function, arch: str = "sm_90a", without: tuple[str, ...] = ()) -> Program:
+def few_cores(count: int) -> Target:
+    """A chip like sm_90a that has so many SMs."""
+    target = TARGETS["sm_90a"]
+    assert target.chip is not None
+    return replace(target, chip=replace(target.chip, cores=Fact(count, "a chip for tests")))
+
+
+def gpu_program(
+    fn: Function, arch: str = "sm_90a", without: tuple[str, ...] = (), target: Target | None = None
+) -> Program:
     """The program for many threads, which keeps the rules and reads back."""
-    program = lower(fn, TARGETS[arch], without=without)
+    program = lower(fn, target or TARGETS[arch], without=without)
     verify_program(program, planned=True)
     assert read_program(print_program(program)) == program
     return program
@@ -50,11 +62,12 @@ def check_gpu(
     atol: float = 0.0,
     races: bool = True,
     without: tuple[str, ...] = (),
+    target: Target | None = None,
     **args: Any,
 ) -> Program:
     """Fails unless the lowered program gives what the emulator of the chip gives."""
     function = getattr(fn, "ir", fn)
-    program = gpu_program(function, arch, without)
+    program = gpu_program(function, arch, without, target)
     want = copies(args)
     translate(function, tf32=True).run(want)
     got = copies(args)

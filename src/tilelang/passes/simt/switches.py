@@ -19,6 +19,7 @@ SWITCHES = {
     "warp-specialize": "a warp of its own issues the copies of pipelined loops",
     "tma": "tensor copies move tiles",
     "tma-store": "tensor copies store results",
+    "persistent": "blocks of a product stay, and take tiles in turn",
     "wgmma": "warpgroups multiply asynchronously",
     "cp-async": "pipelined loops copy ahead with cp.async",
     "memory-reuse": "shared arrays that are not needed at the same time share a place",

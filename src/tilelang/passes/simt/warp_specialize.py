@@ -16,25 +16,22 @@ from typing import cast
 
 from tilelang.dtypes import DType
 from tilelang.ir.expr import (
-    AtomicLoad,
     Binary,
     BinaryOp,
     Buffer,
     Expr,
     Load,
-    LoadVector,
     Region,
-    Var,
     const,
     int_value,
 )
-from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.tile import (
     Alloc,
     Block,
     Break,
+    Continue,
     Copy,
     For,
     Function,
@@ -63,12 +60,13 @@ from tilelang.passes.build import (
 from tilelang.passes.issue import Arm, Handover, Issue, Roles
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements, written
+from tilelang.passes.simt.ahead import Ahead, way_to
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted
+from tilelang.passes.simt.persistent import STAGES, free_bytes, result_bytes
 from tilelang.passes.simt.software_pipeline import byte_size
 from tilelang.passes.simt.stages import (
     Declined,
     Plan,
-    allocations,
     awaited,
     in_stage,
     plan,
@@ -78,7 +76,6 @@ from tilelang.passes.simt.stages import (
 from tilelang.passes.simt.switches import is_off
 from tilelang.passes.simt.tcgen05_roles import Issuer, issued, issuer
 from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie
-from tilelang.scopes import Memory
 
 PRODUCERS = 128
 """Threads of the warpgroup that issues copies."""
@@ -167,7 +164,7 @@ class _Specialize:
         self.multiplied = {
             r.buffer.name for s in statements(body) if isinstance(s, PRODUCTS) for r in (s.a, s.b)
         }
-        self.ahead = _Ahead(body, {b.name for s in statements(body) for b in written(s)})
+        self.ahead = Ahead(body, threads)
 
     def lower(self, body: Block) -> Block:
         """The body with roles, or as it is."""
@@ -206,16 +203,25 @@ class _Specialize:
         if self.t.count + PRODUCERS > 1024:
             yield Declined(at, "there is no room for another warpgroup")
         for s in statements(body):
-            if isinstance(s, (ThreadReturn, While, Break)):
-                yield Declined(s.loc, "a loop may be left before its end")
-            if isinstance(s, Arm) or (isinstance(s, SyncThreads) and s.barrier_id is not None):
-                yield Declined(s.loc, "the author has given threads roles of their own")
+            why = self.stray(s)
+            if why is not None:
+                yield Declined(s.loc, why)
         if not any(isinstance(s, PRODUCTS) for loop in loops for s in statements(loop.body)):
             yield Declined(at, "nothing is multiplied in the loop")
         for loop in loops:
-            fault = _control(body, loop, self.ahead)
+            fault = way_to(body, loop, self.ahead)
             if fault is not None:
                 yield Declined(loop.loc, fault)
+
+    def stray(self, s: Stmt) -> str | None:
+        """Why a producer cannot follow the threads past a statement."""
+        if isinstance(s, (ThreadReturn, Break, Continue)):
+            return "a loop may be left before its end"
+        if isinstance(s, While) and not self.ahead.knows(s.cond):
+            return "how often a loop runs depends on what the kernel computes"
+        if isinstance(s, Arm) or (isinstance(s, SyncThreads) and s.barrier_id is not None):
+            return "the author has given threads roles of their own"
+        return None
 
     def prepared(self, body: Block, loop: Pipelined, among: int) -> _Loop | Declined:
         """A loop with its barriers, if all of its copies are tensor copies."""
@@ -264,18 +270,16 @@ class _Specialize:
                 yield Declined(copy.loc, why)
 
     def stages(self, body: Block, found: Plan, among: int) -> int:
-        """How many stages there is room for."""
-        capacity = self.target.capacity(Memory.SHARED)
-        if capacity is None:
-            return found.loop.num_stages
-        total = sum(
-            byte_size(a.buffer)
-            for a in allocations(body)
-            if self.t.memory(a.buffer) is Memory.SHARED
-        )
-        each = sum(byte_size(b) for b in found.tiles)
-        room = max(0, capacity.amount - total - 4096) // among
-        return min(found.loop.num_stages, 1 + room // max(1, each))
+        """How many stages there is room for: beside a result, if the next tile comes meanwhile."""
+        tiles = {b.name: byte_size(b) for b in found.tiles}
+        each, asked = max(1, sum(tiles.values())), found.loop.num_stages
+        free = free_bytes(body, tiles, self.t, self.target)
+        stays = not any(s is found.loop for s in body)
+        for kept in (result_bytes(body, self.t) if stays else 0, 0):
+            fits = 1 + max(0, free - kept - each) // among // each
+            if fits >= min(STAGES, asked):
+                break
+        return min(asked, fits)
 
     def batches(self, found: Plan, tiles: list[_Tile], stages: int) -> tuple[_Batch, ...]:
         """Tiles by the statements between which they are read."""
@@ -436,12 +440,23 @@ class _Specialize:
             elif isinstance(stmt, Let) and ahead.knows(stmt.value):
                 var = copy.bind(stmt.var)
                 out.append(Let(var, cast("Expr", copy.of(stmt.value)), loc=stmt.loc))
-            elif isinstance(stmt, (If, For)) and any(id(s) in found for s in statements((stmt,))):
+            elif isinstance(stmt, (If, For, While)) and (
+                ahead.matters(stmt) or any(id(s) in found for s in statements((stmt,)))
+            ):
                 out.append(self.around(stmt, found, copy, make))
+            elif isinstance(stmt, (Alloc, Store)) and stmt.buffer.name in ahead.followed:
+                out.append(cast("Stmt", copy.of(stmt)))
+            elif isinstance(stmt, Issue) and stmt.row == "griddepcontrol.wait":
+                out.append(stmt)
         return tuple(out)
 
-    def around(self, stmt: If | For, found: dict[int, _Loop], copy: Renamer, make: _Make) -> Stmt:
+    def around(
+        self, stmt: If | For | While, found: dict[int, _Loop], copy: Renamer, make: _Make
+    ) -> Stmt:
         """Control flow around the loops."""
+        if isinstance(stmt, While):
+            cond = cast("Expr", copy.of(stmt.cond))
+            return stmt.with_(cond=cond, body=self.slice(stmt.body, found, copy, make))
         if isinstance(stmt, If):
             return stmt.with_(
                 cond=copy.of(stmt.cond),
@@ -515,60 +530,6 @@ def staged_region(region: Region) -> Region:
     zero, one = const(0), const(1)
     buffer = staged_buffer(region.buffer, 2)
     return Region(buffer, (zero, *region.mins), (one, *region.extents), loc=region.loc)
-
-
-class _Ahead:
-    """What a producer can know: everything that is computed from parameters alone."""
-
-    def __init__(self, body: Block, changed: set[str]) -> None:
-        self.changed = changed
-        self.unknown: set[str] = set()
-        for stmt in statements(body):
-            if isinstance(stmt, Let):
-                if not self.knows(stmt.value):
-                    self.unknown.add(stmt.var.name)
-            elif not isinstance(stmt, (For, Pipelined)):
-                for f in stmt.fields():
-                    if f.metadata["kind"] is Kind.BINDS:
-                        bound = flat(getattr(stmt, f.name))
-                        self.unknown |= {v.name for v in bound if isinstance(v, Var)}
-
-    def knows(self, node: Node, own: set[str] | None = None) -> bool:
-        """Whether a producer can compute a value."""
-        for n in node.walk():
-            if isinstance(n, Var) and n.name in self.unknown and n.name not in (own or ()):
-                return False
-            if isinstance(n, Load) and (
-                n.buffer.scope != "global" or n.buffer.name in self.changed
-            ):
-                return False
-            if isinstance(n, (LoadVector, AtomicLoad)):
-                return False
-        return True
-
-
-def _control(body: Block, loop: Pipelined, ahead: _Ahead) -> str | None:
-    """Why a producer cannot follow the way to a loop."""
-    for stmt in body:
-        if not any(s is loop for s in statements((stmt,))):
-            continue
-        if stmt is loop:
-            heads: tuple[Expr, ...] = (loop.start, loop.stop)
-        elif isinstance(stmt, If):
-            heads = (stmt.cond,)
-        elif isinstance(stmt, For) and stmt.step is None:
-            heads = (stmt.start, stmt.stop)
-        else:
-            return "it stands inside another kind of loop"
-        if not all(ahead.knows(h) for h in heads):
-            return "whether it runs depends on what the kernel computes"
-        if stmt is loop:
-            return None
-        for f in ("then", "orelse", "body"):
-            inner = getattr(stmt, f, ())
-            if any(s is loop for s in statements(inner)):
-                return _control(inner, loop, ahead)
-    return "it stands inside another kind of statement"
 
 
 def _barrier(buffer: Buffer, stage: Expr) -> Region:
