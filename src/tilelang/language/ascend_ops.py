@@ -24,6 +24,7 @@ from tilelang.language.arguments import (
     refuse,
 )
 from tilelang.language.arguments import memory as memory_of
+from tilelang.language.ascend import VECTOR_CORES
 from tilelang.language.buffers import BufferRef, here, plain, whole
 from tilelang.language.shapes import check_match, shape_text
 from tilelang.language.tileops import GemmWarpPolicy, check_product, matched, matrix, region_of
@@ -292,7 +293,10 @@ def _own_half(a: Region, b: Region, axis: int) -> tuple[Region, Region]:
 
 def vector_core() -> Expr:
     """The number of the vector core that runs this, in its group."""
-    return launch_of("T.dual_copy").vector_core
+    launch = launch_of("T.dual_copy")
+    if launch.sub is None:
+        launch.threads = launch.threads or (VECTOR_CORES,)
+    return launch.vector_core
 
 
 # Products ----------------------------------------------------------------------------------------

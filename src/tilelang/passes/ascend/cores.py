@@ -51,27 +51,9 @@ def choose_cores(fn: Function, target: Target) -> Function:
             or (isinstance(n, Alloc) and memory_of(Dialect.ASCEND, n.buffer.scope) in _ON_CUBE)
             for n in stmt.walk()
         )
-        if not mixed:
-            _check_alone(stmt)
         return (stmt.with_(threads=(_PAIR if mixed else 1,)),)
 
     return fn.with_(body=map_statements(fn.body, one))
-
-
-def _check_alone(stmt: Launch) -> None:
-    """Halves for two vector cores need a kernel that runs on two."""
-    core = stmt.thread_vars[0]
-    for inner in stmt.walk():
-        if not isinstance(inner, Stmt) or isinstance(inner, Launch):
-            continue
-        if any(n is core for child in inner.children() for n in child.walk()):
-            raise error(
-                "target",
-                "T.dual_copy in a kernel without work for the cube core: one vector core runs it",
-                inner.loc,
-                expected="a kernel that uses L1 or L0, or T.MixedKernel",
-                help="T.copy the whole tile",
-            )
 
 
 def plain_loops(fn: Function, target: Target) -> Function:

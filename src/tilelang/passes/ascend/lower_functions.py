@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from tilelang.ir.ascend import VectorFunction, VectorKind
 from tilelang.ir.ascend_simd import SIMD_OPS, SimdOp
 from tilelang.ir.bounds import Env
-from tilelang.ir.expr import AddressOf, Expr, const
+from tilelang.ir.expr import AddressOf, Expr, Var, const
 from tilelang.ir.interval import interval
-from tilelang.ir.node import Node
+from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Array, Instr, Kernel, Program, Slot, Space
 from tilelang.ir.tile import Block, Stmt
@@ -106,3 +106,19 @@ def _slot(low: Lowering, x: Access, at: AddressOf, stmt: SimdOp, env: Env) -> Sl
     indices = tuple(x.expr(e) for e in at.indices)
     count = stmt.footprint or int(getattr(place.array.size, "value", 1))
     return Slot(place.array, simplify(x.index(place, indices, env), env), count)
+
+
+def used_from_outside(stmt: VectorFunction) -> list[Array | Var]:
+    """What a function uses and does not define: arrays first, each in order of first use."""
+    inside = {v.name for v in stmt.thread_vars}
+    found: dict[str, Array | Var] = {}
+    for node in stmt.walk():
+        for f in node.fields():
+            if f.metadata["kind"] is Kind.BINDS:
+                inside |= {
+                    n.name for n in flat(getattr(node, f.name)) if isinstance(n, (Array, Var))
+                }
+        if isinstance(node, (Array, Var)):
+            found.setdefault(node.name, node)
+    outside = [n for name, n in found.items() if name not in inside]
+    return sorted(outside, key=lambda n: not isinstance(n, Array))

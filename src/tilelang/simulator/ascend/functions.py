@@ -366,7 +366,7 @@ def _const(run: _Run, e: Const) -> Any:
 
 
 def _unary(run: _Run, e: Unary) -> Any:
-    a = run.value(e.a)
+    a = np.asarray(run.value(e.a))
     if e.op is UnaryOp.NOT or e.a.dtype.is_bool:
         return np.logical_not(a)
     return np.negative(a) if e.op is UnaryOp.NEG else np.invert(a)

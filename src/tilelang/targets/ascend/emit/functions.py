@@ -14,9 +14,10 @@ from tilelang.dtypes import DType
 from tilelang.ir.ascend import VectorFunction, VectorKind
 from tilelang.ir.expr import Binary, BinaryOp, Expr, Var, const
 from tilelang.ir.interval import interval
-from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.node import Node
 from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Array, Declare, Instr, Slot, Space, Write
+from tilelang.passes.ascend.lower_functions import used_from_outside
 from tilelang.targets.ascend.emit.statements import Printer, Statements, parameter
 from tilelang.targets.ascend.emit.text import QUALIFIERS, Text, type_of, unprintable
 
@@ -27,22 +28,6 @@ VECTORS = {
     "float8_e4m3fn": "vector_f8e4m3", "float8_e5m2": "vector_f8e5m2", "bool": "vector_bool",
 }  # fmt: skip
 _AXES = ("x", "y", "z")
-
-
-def used_from_outside(stmt: VectorFunction) -> list[Array | Var]:
-    """What a function uses and does not define: arrays first, each in order of first use."""
-    inside = {v.name for v in stmt.thread_vars}
-    found: dict[str, Array | Var] = {}
-    for node in stmt.walk():
-        for f in node.fields():
-            if f.metadata["kind"] is Kind.BINDS:
-                inside |= {
-                    n.name for n in flat(getattr(node, f.name)) if isinstance(n, (Array, Var))
-                }
-        if isinstance(node, (Array, Var)):
-            found.setdefault(node.name, node)
-    outside = [n for name, n in found.items() if name not in inside]
-    return sorted(outside, key=lambda n: not isinstance(n, Array))
 
 
 class Functions:
