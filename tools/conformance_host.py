@@ -18,6 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from conformance_checks import Marks, time_once
 from conformance_outcome import one_line, outcome_of
 from gpuless import (
     CudaIsCpu,
@@ -29,20 +30,6 @@ from gpuless import (
     silence_triton,
 )
 from sizes import lower_main, lower_options
-
-# The calls and assertions by which programs compare results with a reference.
-CHECKS = (
-    "assert_",
-    "close",
-    "similar",
-    "verify",
-    "validate",
-    "check",
-    "diff",
-    "equal",
-    "err",
-    "cos",
-)
 
 
 def redirect_targets(chip: str) -> None:
@@ -113,29 +100,6 @@ def run_tests(path: str) -> None:
     )
 
 
-class _Marks(ast.NodeTransformer):
-    """Says CHECK after every statement that compares results: an assertion on a difference, or a
-    call of a function that makes one.
-    """
-
-    def _marked(self, node: ast.stmt, what: ast.expr) -> Any:
-        if not any(word in ast.unparse(what).lower() for word in CHECKS):
-            return node
-        mark = ast.parse("__import__('builtins').print('CHECK', flush=True)").body[0]
-        for each in ast.walk(mark):
-            ast.copy_location(each, node)
-        return [node, mark]
-
-    def visit_Assert(self, node: ast.Assert) -> Any:
-        """`assert diff < 1e-3`."""
-        return self._marked(node, node.test)
-
-    def visit_Expr(self, node: ast.Expr) -> Any:
-        """`torch.testing.assert_close(...)`, but not `print(...)`."""
-        call = node.value
-        return self._marked(node, call.func) if isinstance(call, ast.Call) else node
-
-
 def execute(path: str, name: str, how: str) -> None:
     """Run a file as the module `name`, with smaller sizes or without its checks where asked for."""
     small = how in ("small", "unchecked")
@@ -146,7 +110,7 @@ def execute(path: str, name: str, how: str) -> None:
     if how == "unchecked":
         silence_triton()
         accept_all()
-    watch = NoAsserts() if how == "unchecked" else _Marks()
+    watch = NoAsserts() if how == "unchecked" else Marks()
     tree = ast.fix_missing_locations(watch.visit(tree))
     module = types.ModuleType(name)
     module.__file__ = path
@@ -157,27 +121,6 @@ def execute(path: str, name: str, how: str) -> None:
         exec(compile(tree, path, "exec", dont_inherit=True), module.__dict__)
     finally:
         print(f"\nSIZES\t{' '.join(changed)}", flush=True)
-
-
-def time_once() -> None:
-    """Let a benchmark be one call, and a search its first configuration: the emulator's time says
-    nothing about a chip.
-    """
-    from tilelang import autotuner, profiler
-
-    def once(fn: Any, *_: Any, **given: Any) -> Any:
-        fn()
-        return [1.0] * len(given["quantiles"]) if given.get("quantiles") else 1.0
-
-    kernel = sys.modules["tilelang.profiler.kernel"]
-    for module in (profiler, kernel, sys.modules["tilelang.profiler.bench"]):
-        module.do_bench = once  # pyright: ignore[reportAttributeAccessIssue]
-    search = autotuner.search
-
-    def first(make: Any, configs: Any, plan: Any) -> Any:
-        return search(make, list(configs)[:1], plan)
-
-    autotuner.search = first
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "src"))  # this checkout, whatever is installed
 from tilelang.compat.modules import REAL, REFUSED_NAMES  # noqa: E402
 from tilelang.ir.node import Effect as Access  # noqa: E402
 from tilelang.isa.instr import InstrRow, Is, OperandRow  # noqa: E402
+from tilelang.language.adapter_tile import namespace as tile  # noqa: E402
 from tilelang.language.later import LATER, NAMESPACES  # noqa: E402
 from tilelang.options import ROWS, Effect, Row  # noqa: E402
 from tilelang.targets.cuda import rows as cuda  # noqa: E402
@@ -82,7 +83,8 @@ def declared_page() -> str:
     """docs/declared.md."""
     reasons = list(dict.fromkeys(row.reason for row in LATER.values()))
     listed = {r: [code(f"T.{n}") for n, row in LATER.items() if row.reason == r] for r in reasons}
-    spaces = [(code(f"T.{n}"), ", ".join(map(code, dir(s)))) for n, s in NAMESPACES.items()]
+    found = {"tile": tile, **NAMESPACES}
+    spaces = [(code(f"T.{n}"), ", ".join(map(code, s.refused()))) for n, s in found.items()]
     modules = sorted({*REAL, *REFUSED_NAMES})
     return (
         "# Names that are declared and not built\n\n"

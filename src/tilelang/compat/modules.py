@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tilelang.compat import devices, sparse, tirx
+from tilelang.compat import adapter, devices, sparse, tirx
 from tilelang.dtypes import DType
 from tilelang.errors import TileNameError, error
 from tilelang.language.later import Later
@@ -40,6 +40,7 @@ _NVCC = {
 # What is real in a module; names given as text are modules.
 REAL: dict[str, dict[str, Any]] = {
     "tilelang.backend.target": {"determine_target": devices.determine_target},
+    "tilelang.cache": {"clear_cache": adapter.clear_cache},
     "tilelang.carver.arch.driver": {"get_num_sms": devices.get_num_sms},
     "tilelang.contrib.nvcc": _NVCC,
     "tilelang.cuda": {"language": "tilelang.language"},
@@ -47,6 +48,11 @@ REAL: dict[str, dict[str, Any]] = {
         "GROUP_CONFIG": sparse.GROUP_CONFIG,
         "get_e_factor": sparse.get_e_factor,
         "get_e_replicate_factor": sparse.get_e_replicate_factor,
+    },
+    "tilelang.intrinsics": {
+        "make_col_major_layout": adapter.make_col_major_layout,
+        "make_nz_layout": adapter.make_nz_layout,
+        "make_zn_layout": adapter.make_zn_layout,
     },
     "tilelang.tileop.base": {"GemmWarpPolicy": GemmWarpPolicy},
     "tilelang.transform": {
@@ -68,6 +74,7 @@ tilelang.carver.roller.rasterization: NoRasterization
 tilelang.carver.template: ElementwiseTemplate FlashAttentionTemplate GEMVTemplate
     GeneralReductionTemplate MatmulTemplate
 tilelang.contrib.nvcc: find_cuda_path get_cuda_version get_target_code_list have_fp8
+tilelang.carver.arch.ascend: Ascend
 tilelang.cuda.intrinsics: get_swizzle_layout make_mma_swizzle_layout
 tilelang.cuda.intrinsics.layout.mma_layout: get_swizzle_layout make_mma_swizzle_layout
     shared_16x16_to_mma_32x8_layout_sr_a shared_16x16_to_mma_32x8_layout_sr_b

@@ -15,6 +15,7 @@ from tilelang.language.adapter import (
     annotate_address,
     barrier_all,
     clear_flag,
+    func_attr,
     init_flag,
     pipe_barrier,
     set_cross_flag,
@@ -244,8 +245,11 @@ from tilelang.language.random import (
     rng_rand_float,
 )
 from tilelang.language.raw import (
+    And,
     Cast,
     CommReducer,
+    Not,
+    Or,
     Var,
     alloc_buffer,
     allocate,

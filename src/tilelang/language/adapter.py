@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from tilelang.errors import TileError, TileValueError, error
-from tilelang.ir import ascend
+from tilelang.ir import ascend, build
 from tilelang.ir.ascend import Core, Pipe
 from tilelang.ir.build import Builder
 from tilelang.ir.expr import Expr
@@ -183,6 +183,25 @@ def annotate_address(address_map: Any) -> None:
         buffers.append(key.buffer)
         values.append(known(address, f"the address of {key.name}", 0, 1 << 30))
     builder.annotate("address", buffers=tuple(buffers), values=tuple(values))
+
+
+def func_attr(attrs: Any) -> None:
+    """`{"enable_auto_sync": True}`: the pass config tl.ascend_auto_sync, for this kernel."""
+    builder = build.current("T.func_attr")
+    given: dict[str, Any] = {}
+    if isinstance(attrs, Mapping):
+        given = {str(k): v for k, v in cast("Mapping[Any, Any]", attrs).items()}
+    if set(given) != {"enable_auto_sync"} or not isinstance(given["enable_auto_sync"], bool):
+        raise _refuse(
+            "option",
+            "T.func_attr",
+            expected='{"enable_auto_sync": True}, or False',
+            got=", ".join(given) or type(cast("object", attrs)).__name__,
+            help="other settings are given as `pass_configs`",
+        )
+    known_configs = dict(builder.eager.settings.get("pass_configs", ()))
+    known_configs["tl.ascend_auto_sync"] = given["enable_auto_sync"]
+    builder.eager.settings["pass_configs"] = tuple(sorted(known_configs.items()))
 
 
 def set_deq_scale(scale: Any) -> None:

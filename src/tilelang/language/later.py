@@ -129,7 +129,7 @@ LATER: dict[str, Later] = {
         *_rows(
             _TVM,
             """
-            func_attr(attrs) sblock(name='', no_realize=False) sblock_attr(attrs)
+            sblock(name='', no_realize=False) sblock_attr(attrs)
             reads(*buffer_slices) writes(*buffer_slices) launch_thread(thread, extent)
             env_thread(thread_tag, dtype='int32') If(condition) Then() Else() While(condition)
             decl_buffer(shape, dtype='float32', data=None, strides=None, elem_offset=None,
@@ -140,14 +140,14 @@ LATER: dict[str, Later] = {
             let(v, value, body=None) type_annotation(dtype) target(target_config, host=None)
             tvm_access_ptr(ptype, data, offset, extent, rw_mask)
             has_let_value(var) get_let_value(var) ret(val, span=None) tir
-            Add And anylist_getitem anylist_resetitem anylist_setitem_call_cpacked
+            Add anylist_getitem anylist_resetitem anylist_setitem_call_cpacked
             anylist_setitem_call_packed arg Assert axis block_name_suffix_context boolean
             broadcast buffer buffer_decl buffer_var BufferLoad Call call_cpacked
             call_cpacked_lowered call_kernel call_packed call_packed_lowered CallEffectKind
             Div end_profile_intrinsic EQ FloatImm FloorDiv FloorMod func_name func_ret GE
             get_active_lane_mask GT handle_add_byte_offset ignore_loop_partition index_map init
             IntImm isnullptr iter_var IterVar JITFunc LE Let llvm_lookup_intrinsic_id lookup_param
-            LT Max meta_var Min Mod Mul NE Not Or ProducerLoad Ptr q_multiply_shift
+            LT Max meta_var Min Mod Mul NE ProducerLoad Ptr q_multiply_shift
             q_multiply_shift_per_axis ramp Range Reduce SizeVar start_profile_intrinsic StringImm
             Sub tvm_bmma_sync tvm_call_cpacked tvm_call_cpacked_lowered tvm_call_packed
             tvm_call_packed_lowered tvm_fill_fragment tvm_load_matrix_sync tvm_mma_sync
@@ -216,6 +216,10 @@ class Namespace:
             got=name,
             help=f"did you mean {' or '.join(near)}?" if near else "dir() lists its names",
         )
+
+    def refused(self) -> list[str]:
+        """The names that are refused."""
+        return sorted(self._rows)
 
     def __dir__(self) -> list[str]:
         return sorted({*self._rows, *self._real})

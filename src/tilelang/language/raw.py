@@ -21,7 +21,15 @@ from tilelang.language.arguments import integer, known, launch_of, launched, num
 from tilelang.language.buffers import BufferRef, here, plain, store
 from tilelang.language.loops import LoopFrame, Parallel, serial
 from tilelang.language.pointers import make_tensor
-from tilelang.language.values import Value, cast, describe, is_scalar, select
+from tilelang.language.values import (
+    Value,
+    cast,
+    describe,
+    is_scalar,
+    logical,
+    logical_not,
+    select,
+)
 
 # -- buffers and values ----------------------------------------------------------------------------
 
@@ -97,6 +105,21 @@ def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -
 def Cast(dtype: Any, value: Any, span: Any = None) -> Value:
     """`T.cast(value, dtype)`."""
     return cast(value, dtype)
+
+
+def And(a: Any, b: Any, span: Any = None) -> Value:
+    """Whether both conditions hold; both are computed."""
+    return logical(ir.BinaryOp.AND, a, b)
+
+
+def Or(a: Any, b: Any, span: Any = None) -> Value:
+    """Whether a condition holds; both are computed."""
+    return logical(ir.BinaryOp.OR, a, b)
+
+
+def Not(a: Any, span: Any = None) -> Value:
+    """Whether the condition does not hold."""
+    return logical_not(a)
 
 
 def bind(value: Any, type_annotation: Any = None, *, var: Any = None) -> Value:

@@ -77,7 +77,7 @@ def compile(
     outputs = output_positions(func, out_idx)
     workspaces = _workspaces(func, workspace_idx, outputs)
     trace = Trace(func.ir.name, options)
-    auto = is_auto(target, str(options.default_target))
+    auto = not _is_adapter(func) and is_auto(target, str(options.default_target))
     try:
         program, findings = _checked_program(func.ir, resolved, trace, auto=auto)
     except RecursionError:

@@ -17,6 +17,7 @@ from tilelang.errors import Diagnostic, Findings, InternalError
 from tilelang.ir.thread import Program
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
+from tilelang.passes.ascend.settings import configured
 from tilelang.passes.pipeline import lower
 from tilelang.runtime.cuda_cache import left_out
 from tilelang.runtime.trace import Trace
@@ -73,6 +74,8 @@ class Simulated:
 def simulated_program(fn: Function, target: Target, trace: Trace) -> Simulated:
     """The function on the model of the target's chip. A `TileError` for what that cannot run."""
     hardware = replace(target, mode="native")
+    if target.backend == "ascend":
+        fn = configured(fn, trace.options)
     program = lower(fn, hardware, trace.stage, left_out(trace.options))
     with trace.step("translate"):
         made = _modelled(program, target)

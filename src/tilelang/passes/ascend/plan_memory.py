@@ -52,6 +52,11 @@ class Life:
         """The buffer."""
         return self.alloc.buffer
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything touches it; what nothing touches takes no bytes."""
+        return self.first <= self.last
+
     def overlaps(self, other: Life) -> bool:
         """Whether both hold something at one time."""
         return self.first <= other.last and other.first <= self.last
@@ -69,8 +74,7 @@ def plan_memory(fn: Function, target: Target) -> Function:
             for s in _statements(body)
             if isinstance(s, Alloc) and effects.memory(s.buffer) in ON_CHIP
         ]
-        if share:
-            Lifetimes(effects).of(body, {x.buffer.name: x for x in lives})
+        Lifetimes(effects).of(body, {x.buffer.name: x for x in lives})
         placed: dict[str, int] = {}
         for memory in ON_CHIP:
             here = [x for x in lives if x.memory is memory]
@@ -202,10 +206,10 @@ def _place(
     fact = chip.alignments.get(memory) if chip is not None else None
     align = fact.value if fact is not None else BLOCK
     taken = [(given[x.buffer.name], x) for x in lives if x.buffer.name in given]
-    order = [x for x in lives if x.buffer.name not in given]
+    order = [x for x in lives if x.buffer.name not in given and x.is_used]
     if share:
         order.sort(key=lambda x: -x.size)
-    found: dict[str, int] = {}
+    found = {x.buffer.name: 0 for x in lives if not x.is_used}
     for life in order:
         busy = sorted(
             (at, at + x.size)

@@ -1,0 +1,111 @@
+"""Lets a program that asks for an Ascend NPU run where there is none.
+
+What enters: nothing. What leaves: `torch` with a `torch.npu` that answers as on a machine with one
+910B, tensors with `.npu()`, and a mode in which every device named `npu` is the CPU. Operators of
+torch_npu are not here: a program that asks for one says which.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+import types
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+CUBE_CORES, VECTOR_CORES = 24, 48
+
+
+def _on_cpu(x: Any) -> Any:
+    """`x` with every NPU in it replaced by the CPU."""
+    if isinstance(x, torch.device):
+        return torch.device("cpu") if x.type == "npu" else x
+    if isinstance(x, str) and (x == "npu" or x.startswith("npu:")):
+        return "cpu"
+    if type(x) in (tuple, list):
+        return type(x)(_on_cpu(v) for v in x)
+    return x
+
+
+class NpuIsCpu(TorchFunctionMode):
+    """Carries out every torch call that names an NPU on the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        moved = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
+        return func(*_on_cpu(tuple(args)), **moved)
+
+
+class _Event:
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def record(self, *_: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, _: Any) -> float:
+        return 1.0
+
+
+class _Stream:
+    npu_stream = 0
+
+    def synchronize(self) -> None: ...
+
+
+class NpuModule(types.ModuleType):
+    """`torch.npu` and `torch_npu`: what a machine answers; an operator is an error that names it.
+
+    The error is that of a package which is not installed, for that is what the program lacks.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("npu_"):
+            raise ModuleNotFoundError(f"torch_npu has the operator {name}", name="torch_npu")
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+def pretend_npu() -> None:
+    """Make torch answer as on a machine with one NPU."""
+    properties = types.SimpleNamespace(
+        name="Ascend910B1",
+        cube_core_num=CUBE_CORES,
+        vector_core_num=VECTOR_CORES,
+        total_memory=64 << 30,
+    )
+    answers: dict[str, Any] = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda *_: None,
+        "synchronize": lambda *_: None,
+        "empty_cache": lambda: None,
+        "manual_seed": lambda *_: None,
+        "manual_seed_all": lambda *_: None,
+        "get_device_name": lambda *_: properties.name,
+        "get_device_properties": lambda *_: properties,
+        "Event": _Event,
+        "current_stream": lambda *_: _Stream(),
+    }
+    module, package = NpuModule("torch.npu"), NpuModule("torch_npu")
+    for each in (module, package):
+        each.__dict__.update(answers)
+        each.__spec__ = importlib.machinery.ModuleSpec(each.__name__, None)
+        each.__file__ = "torch_npu (npuless)"
+    package.npu = module
+    sys.modules["torch.npu"], sys.modules["torch_npu"] = module, package
+    torch.npu = module  # pyright: ignore[reportAttributeAccessIssue]
+    torch.Tensor.npu = lambda self, *_, **__: self  # pyright: ignore[reportAttributeAccessIssue]
+    torch.Tensor.is_npu = True  # pyright: ignore[reportAttributeAccessIssue]
+    torch.nn.Module.npu = lambda self, *_, **__: self  # pyright: ignore[reportAttributeAccessIssue]
+    _rename_device()
+
+
+def _rename_device() -> None:
+    """Let torch know a device named `npu`, so that `torch.device("npu")` can be written; tensors
+    on it never exist.
+    """
+    torch.utils.rename_privateuse1_backend("npu")
+    set_default = torch.set_default_device
+    torch.set_default_device = lambda device: set_default(_on_cpu(device))
