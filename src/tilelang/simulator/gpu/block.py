@@ -145,6 +145,10 @@ class Block:
             found = self._units[key] = make()
         return found
 
+    def kept(self, key: Any) -> Any:
+        """What an instruction keeps, None where there was no use of it."""
+        return self._units.get(key)
+
     def must_await(self, actor: int, site: int, what: str) -> None:
         """An operation in the memory of this block begins."""
         self.awaited.append(Awaited(actor, int(self.team.epochs[actor]), site, what))

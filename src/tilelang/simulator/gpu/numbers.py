@@ -27,6 +27,7 @@ TYPES = {
     "e2m3": "float6_e2m3fn",
     "e3m2": "float6_e3m2fn",
     "e2m1": "float4_e2m1fn",
+    "e8m0": "float8_e8m0fnu",
     "s8": "int8",
     "u8": "uint8",
     "s32": "int32",

@@ -43,7 +43,8 @@ from tilelang.simulator.gpu.block import GLOBAL_WINDOW, Machine
 from tilelang.simulator.gpu.expressions import Expressions
 from tilelang.simulator.gpu.launch import Prepared, launch, prepare
 from tilelang.simulator.gpu.maps import TensorView
-from tilelang.simulator.machine import Clocks, Memory, Report, Schedule, Scheduler, Shadow
+from tilelang.simulator.gpu.tensor_memory import clocks_of
+from tilelang.simulator.machine import Memory, Report, Schedule, Scheduler, Shadow
 
 _GAP = 1 << 20
 """The distance between arrays of global memory, so that no access outside hits another one."""
@@ -186,7 +187,8 @@ class _Call:
         """One launch, and its end."""
         prepared = self.of.prepared[stmt.name]
         self.report.begin(prepared.code.sites)
-        machine = Machine(self.report, Clocks(paths=2), Scheduler(self.schedule), self.memories)
+        clocks = clocks_of(stmt)
+        machine = Machine(self.report, clocks, Scheduler(self.schedule), self.memories)
         grid = [int(self.value(e)) for e in stmt.grid]
         given = {p.name: self.names[p.name] for p in stmt.params if p.name in self.names}
         given |= {p.name: None for p in stmt.params if p.name not in given}

@@ -37,10 +37,11 @@ _FIRST_ROWS = 64
 
 
 class Clocks:
-    """The teams of a launch."""
+    """The teams of a launch. What an actor knows of the path `private` it never hands over."""
 
-    def __init__(self, paths: int = 1) -> None:
+    def __init__(self, paths: int = 1, private: int | None = None) -> None:
         self.paths = paths
+        self.private = private
         self.teams: dict[int, Team] = {}
         self._next = 1
 
@@ -49,6 +50,7 @@ class Clocks:
         if self._next > 0x7FFF:
             raise InternalError("a simulated launch of more than 32,767 teams")
         made = self.teams[self._next] = Team(self._next, self.paths, title)
+        made.private = self.private
         self._next += 1
         return made
 
@@ -64,6 +66,7 @@ class Team:
         self.number = number
         self.title = title
         self.paths = paths
+        self.private: int | None = None
         self.count = 0
         self.tick = 1
         self.rows: npt.NDArray[np.int32] = np.zeros((paths, _FIRST_ROWS, _FIRST_ROWS), np.int32)
@@ -121,8 +124,14 @@ class Team:
 
     def release(self, actors: Actors) -> Clock:
         """All that these actors know and have done, to be handed over."""
-        made = self.rows[:, actors, : self.count].max(axis=1)
+        made = self._public(actors)
         self._advance(actors)
+        return made
+
+    def _public(self, actors: Actors) -> Clock:
+        made = self.rows[:, actors, : self.count].max(axis=1)
+        if self.private is not None:
+            made[self.private] = 0
         return made
 
     def acquire(self, actors: Actors, clock: Clock) -> None:
@@ -150,7 +159,10 @@ class Team:
     def meet(self, actors: Actors) -> None:
         """Actors in rows: those of a row meet, and know what any of them knew."""
         known = self.rows[:, actors].max(axis=2)
+        own = None if self.private is None else self.rows[self.private, actors].copy()
         self.rows[:, actors] = known[:, :, None]
+        if own is not None:
+            self.rows[self.private, actors] = own
         self._advance(actors.reshape(-1))
 
     # Operations ----------------------------------------------------------------------------------
@@ -196,7 +208,7 @@ class Team:
         Its actor may be used again by one that knows of the end.
         """
         self._ended.append(actor)
-        return self.rows[:, [actor], : self.count].max(axis=1)
+        return self._public(np.array([actor]))
 
     def _slot(self, issuers: Actors) -> int | None:
         """An actor whose operations all issuers know to be over."""

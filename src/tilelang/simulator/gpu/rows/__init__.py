@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
-from tilelang.simulator.gpu.rows import copies, matrix, sync, tensor, updates, warp, wgmma
+from tilelang.simulator.gpu.rows import (
+    copies,
+    matrix,
+    sync,
+    tcgen05,
+    tensor,
+    updates,
+    warp,
+    wgmma,
+)
 
-__all__ = ["copies", "matrix", "sync", "tensor", "updates", "warp", "wgmma"]
+__all__ = ["copies", "matrix", "sync", "tcgen05", "tensor", "updates", "warp", "wgmma"]

@@ -1,0 +1,487 @@
+"""tcgen05: Tensor Memory, its loads and stores, and products that one thread issues.
+
+PTX ISA 9.0, "tcgen05 Instructions". Loads and stores of a warp work on their registers at any time
+up to the wait; products and copies of a thread are done in order, at any time up to the arrival of
+their commit. Operands in shared memory are read through the async proxy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilelang.simulator.gpu.arrays import Place, Registers, Values
+from tilelang.simulator.gpu.arrays import Use as InUse
+from tilelang.simulator.gpu.block import ASYNC, WARP, Block
+from tilelang.simulator.gpu.decode import places
+from tilelang.simulator.gpu.decode_tcgen05 import (
+    Instruction,
+    instruction,
+    move_places,
+    result_places,
+    scale_places,
+    tcgen05_matrix,
+)
+from tilelang.simulator.gpu.numbers import dtype_of, narrowed, widened
+from tilelang.simulator.gpu.rows.registry import Use, at_end, row
+from tilelang.simulator.gpu.rows.sync import mbarriers_of, touched
+from tilelang.simulator.gpu.tensor_memory import (
+    LANES,
+    USABLE,
+    Operation,
+    TensorMemory,
+    Unit,
+    admit,
+    finish,
+    follow,
+    learn,
+    publish,
+    tensor_memory,
+)
+from tilelang.simulator.machine import Queue, Wait, Who
+from tilelang.simulator.machine.schedule import Steps
+
+COLUMN_BITS = 0xFFFF
+DEPTH_BYTES = 32
+"""Bytes of a row of an operand that one product multiplies."""
+
+
+# Allocation --------------------------------------------------------------------------------------
+
+
+@row("tcgen05.alloc")
+def alloc(use: Use) -> Steps:
+    """One warp gets columns; their address is written to shared memory."""
+    tensor, count = tensor_memory(use.group.block), use.imm["columns"]
+    (warp,) = _one_warp(use)
+    if tensor.given_up or count > tensor.widest:
+        raise use.fault(
+            "value",
+            f"tcgen05.alloc of {count} columns",
+            expected="no more columns than the allocation before, and no permit given up",
+            got=f"{tensor.widest} columns before" if not tensor.given_up else "no permit",
+        )
+    yield Wait(
+        lambda: tensor.free_place(count) is not None,
+        f"{count} free columns of Tensor Memory",
+        use.loc,
+    )
+    first = tensor.free_place(count)
+    assert first is not None
+    tensor.held[first] = tensor.widest = count
+    only = np.zeros(use.group.count, np.bool_)
+    only[warp * WARP] = True
+    address = np.full((1, use.group.count), first, np.uint32)
+    use.group.put(use.outs[0], address, only, use.out_site(0))
+
+
+def _one_warp(use: Use) -> list[int]:
+    warps = use.whole_warps()
+    if len(warps) != 1:
+        raise use.fault(
+            "divergence",
+            f"{use.facts.row} by {len(warps)} warps",
+            expected="one warp, which allocates and frees",
+        )
+    return warps
+
+
+@row("tcgen05.relinquish_alloc_permit")
+def relinquish(use: Use) -> None:
+    """The block allocates no more."""
+    _one_warp(use)
+    tensor_memory(use.group.block).given_up = True
+
+
+@row("tcgen05.dealloc")
+def dealloc(use: Use) -> Steps:
+    """One warp gives columns back, which nobody uses any more."""
+    tensor, count = tensor_memory(use.group.block), use.imm["columns"]
+    (warp,) = _one_warp(use)
+    first = int(use.value(0, np.int64)[warp * WARP])
+    if tensor.held.get(first) != count:
+        raise use.fault(
+            "value",
+            "tcgen05.dealloc of columns that the block does not hold like this",
+            expected=", ".join(f"{n} from {s}" for s, n in tensor.held.items()) or "none",
+            got=f"{count} from {first}",
+        )
+    if tensor.shadow is not None:
+        lanes, columns = np.indices((LANES, count)).astype(np.int64)
+        at = tensor.places(lanes, columns + first, use.loc)[..., None] + np.arange(4)
+        actor = int(use.group.actors[warp * WARP])
+        who = Who(use.group.team, actor, use.site, USABLE)
+        tensor.shadow.write(at.reshape(-1), who, actor)
+    del tensor.held[first]
+    tensor.forget(first, count)
+    yield None
+
+
+@at_end
+def left_over(block: Block) -> None:
+    """Columns that a block has not given back are lost to all that come after it."""
+    found = block.kept("tensor memory")
+    held: dict[int, int] = {} if found is None else found.held
+    for first, count in held.items():
+        block.report.add(
+            "leak",
+            f"a block ends while it holds {count} columns of Tensor Memory, from {first} on",
+            None,
+            help="tcgen05.dealloc them",
+        )
+
+
+@row("tcgen05.fence.before_thread_sync")
+def fence_before(use: Use) -> None:
+    """What these threads have done in Tensor Memory may be handed over."""
+    publish(use.group.team, use.group.actors_of(use.mask))
+
+
+@row("tcgen05.fence.after_thread_sync")
+def fence_after(use: Use) -> None:
+    """What was handed over may be used in Tensor Memory."""
+    admit(use.group.team, use.group.actors_of(use.mask))
+
+
+# Loads and stores --------------------------------------------------------------------------------
+
+
+@row("tcgen05.ld.*")
+def load(use: Use) -> Steps:
+    """Cells of the lanes that a warp reaches, into registers."""
+    _moves(use, use.outs[0], use.value(0, np.int64), loads=True)
+    yield None
+
+
+@row("tcgen05.st.*")
+def store(use: Use) -> Steps:
+    """Registers into cells of the lanes that a warp reaches."""
+    _moves(use, use.ins[1], use.value(0, np.int64), loads=False)
+    yield None
+
+
+def _moves(use: Use, place: Place, addresses: Values, *, loads: bool) -> None:
+    group, name = use.group, "ld" if loads else "st"
+    registers = place.array
+    assert isinstance(registers, Registers)
+    tensor = tensor_memory(group.block)
+    for warp in use.whole_warps():
+        lanes = slice(warp * WARP, warp * WARP + WARP)
+        number = group.warps[warp]
+        label = f"tcgen05.{name} of warp {number}"
+        actor = group.team.fork(group.actors[lanes], label, USABLE)
+        move = _Move(use, tensor, place, lanes, actor)
+        steps = move.steps(number, addresses[lanes], loads=loads)
+        spawn = group.block.machine.scheduler.spawn
+        agent = spawn(f"{use.facts.row} ({use.loc})", steps, asynchronous=True)
+        made = Operation(agent, actor, int(group.team.epochs[actor]))
+        tensor.moves.setdefault((number, name), []).append(made)
+        first = int(place.index)
+        registers.uses.append(InUse(agent, first, first + place.count, loads, use.site))
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A load or store of one warp."""
+
+    use: Use
+    tensor: TensorMemory
+    place: Place
+    lanes: slice
+    actor: int
+
+    def steps(self, number: int, addresses: Values, *, loads: bool) -> Steps:
+        """Moves words, in two steps."""
+        use, team = self.use, self.use.group.team
+        who = Who(team, self.actor, use.site, USABLE)
+        at, size = self._cells(number, addresses)
+        registers = self.place.array
+        assert isinstance(registers, Registers)
+        first = int(self.place.index)
+        mine = registers.data[first : first + self.place.count, self.lanes]
+        storage = mine.dtype
+        if loads:
+            words = _joined(self.tensor.read(at, who, size), size)
+            yield None
+            mine[...] = np.ascontiguousarray(words.T).view(storage).T
+        else:
+            words = np.ascontiguousarray(mine.T).view(np.uint32).T
+            yield None
+            self.tensor.write(at, _parted(words, size), who, size)
+        team.end(self.actor)
+
+    def _cells(self, number: int, addresses: Values) -> tuple[Values, int]:
+        """Byte addresses, (cells of a thread, threads), and the bytes of each that count."""
+        use = self.use
+        shape, count = use.facts.parts[2], int(use.facts.parts[3][1:])
+        half = use.facts.row.endswith(".half")
+        first = int(addresses[0])
+        if (addresses != first).any() or first >> 16 != number % 4 * WARP:
+            raise use.fault(
+                "bounds",
+                f"{use.facts.row} by warp {number} at lane {first >> 16}",
+                expected=f"one address, at lane {number % 4 * WARP}: a warp reaches 32 lanes",
+            )
+        lane, word = move_places(shape, count)
+        if half:
+            lane, word = np.repeat(lane, 2, axis=0), np.repeat(word * 2, 2, axis=0)
+            word[1::2] += 1
+        column = word + (first & COLUMN_BITS)
+        return self.tensor.places(lane + (first >> 16), column, use.loc), 2 if half else 4
+
+
+def _joined(words: Values, size: int) -> Values:
+    """Registers, of cells that give 2 bytes each or whole ones."""
+    return words if size == 4 else words[0::2] | words[1::2] << np.uint32(16)
+
+
+def _parted(words: Values, size: int) -> Values:
+    if size == 4:
+        return words
+    out = np.repeat(words, 2, axis=0)
+    out[1::2] >>= np.uint32(16)
+    return out
+
+
+@row("tcgen05.wait.*")
+def wait(use: Use) -> Steps:
+    """Waits for the loads, or stores, of each warp."""
+    group, name = use.group, use.facts.parts[-1]
+    tensor = tensor_memory(group.block)
+    warps = use.whole_warps()
+    pending = {w: tensor.moves.pop((group.warps[w], name), []) for w in warps}
+    yield Wait(
+        lambda: all(x.agent.done for found in pending.values() for x in found),
+        f"its {name} of Tensor Memory",
+        use.loc,
+    )
+    over = {x.agent for found in pending.values() for x in found}
+    for warp, found in pending.items():
+        for operation in found:
+            learn(group.team, group.actors[warp * WARP : warp * WARP + WARP], operation)
+    for registers in group.watched:
+        registers.uses = [u for u in registers.uses if u.operation not in over]
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+@row("tcgen05.descriptor")
+def descriptor(use: Use) -> tuple[Values]:
+    """The 64 bits that the emitted code computes: the address is joined with constant fields."""
+    from tilelang.targets.cuda import descriptors  # the encoder: these are the bits it prints
+
+    imm = use.imm
+    fixed = descriptors.matrix(
+        "tcgen05", swizzle=imm["swizzle"], leading=imm["leading"], stride=imm["stride"]
+    )
+    array, index = use.ins[0].array, use.ins[0].index
+    address = np.asarray(array.start + np.asarray(index, np.int64) * array.item)
+    return ((np.uint64(fixed) | ((address & 0x3FFFF) >> 4).astype(np.uint64)),)
+
+
+@row("tcgen05.instruction", "tcgen05.instruction.scaled")
+def instruction_word(use: Use) -> tuple[Any]:
+    """The 32 bits that the emitted code has."""
+    from tilelang.targets.cuda import descriptors  # the encoder: these are the bits it prints
+
+    return (np.uint32(descriptors.tcgen05_instruction(use.imm)),)
+
+
+# Products and copies -----------------------------------------------------------------------------
+
+
+def _unit(use: Use) -> tuple[int, Unit]:
+    """The lane that issues, and the queue of its thread."""
+    if use.lanes.size != 1:
+        raise use.fault(
+            "divergence",
+            f"{use.facts.row} by {use.lanes.size} threads",
+            expected="one thread: each thread that gets there issues it",
+        )
+    lane = int(use.lanes[0])
+    block, thread = use.group.block, int(use.group.threads[lane])
+
+    def make() -> Unit:
+        name = f"the products of thread {thread}"
+        return Unit(Queue(block.machine.scheduler, name, ordered=True))
+
+    return lane, block.unit(("tcgen05", thread), make)
+
+
+def _issue(use: Use, work: _Work) -> None:
+    """An operation joins the queue of the thread that issues it."""
+    lane, unit = work.lane, work.unit
+    team = use.group.team
+    label = f"{use.facts.row} of thread {int(use.group.threads[lane])}"
+    actor = team.fork(use.group.actors[[lane]], label, USABLE)
+    use.group.block.must_await(actor, use.site, "what it multiplies or copies is done")
+
+    def steps() -> Steps:
+        follow(team, actor, unit)
+        yield from work.steps(actor)
+        finish(team, actor, unit)
+
+    unit.queue.put(f"{use.facts.row} ({use.loc})", steps(), use.loc)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What one thread issues: operands as bits."""
+
+    use: Use
+    lane: int
+    unit: Unit
+    tensor: TensorMemory
+
+    def word(self, k: int) -> int:
+        """An operand."""
+        return int(self.use.value(k, np.uint64)[self.lane])
+
+    def who(self, actor: int, path: int) -> Who:
+        """The operation, by a path to memory."""
+        return Who(self.use.group.team, actor, self.use.site, path)
+
+    def steps(self, actor: int) -> Steps:
+        """Reads, later writes."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Product(_Work):
+    """One product."""
+
+    def steps(self, actor: int) -> Steps:
+        """d = (d if scale_d else 0) + a @ b."""
+        use, parts = self.use, self.use.facts.parts
+        kind, in_tensor_memory = parts[2], parts[-1] == "ts"
+        told = instruction(self.word(3), kind, 1)
+        scaled = kind.startswith("mx")
+        keep = bool(use.value(len(use.ins) - 1)[self.lane])
+        if in_tensor_memory:
+            left = self._tensor_operand(told, actor)
+        else:
+            left = self._operand(self.word(1), told.m, told.a, told.across[0], actor, kind)
+        right = self._operand(self.word(2), told.n, told.b, told.across[1], actor, kind)
+        if scaled:
+            many = int(parts[3][-2])
+            left = left * self._scales(4, told, 0, left.shape, many, actor)
+            right = right * self._scales(5, told, 1, right.shape, many, actor)
+        lane, column = result_places(told.m, told.n, 1)
+        at = self.tensor.places(lane, column + (self.word(0) & COLUMN_BITS), use.loc)
+        total = left @ right.T
+        who, size = self.who(actor, USABLE), dtype_of(told.d).bits // 8
+        if keep:
+            before = self.tensor.read(at, who, size)
+            total = total + widened(_elements(before, told.d), told.d)
+        yield None
+        made = np.ascontiguousarray(narrowed(total, told.d))
+        words = made.view(f"u{size}").astype(np.uint32)
+        self.tensor.write(at, words, who, size)
+
+    def _operand(
+        self, word: int, rows: int, name: str, across: bool, actor: int, kind: str
+    ) -> Values:
+        """A matrix (rows, k) in shared memory."""
+        packed = kind.startswith("mxf4")
+        dtype = dtype_of(name)
+        size = 1 if packed else dtype.numpy.itemsize
+        if not packed and dtype.bits < 8:
+            raise self.use.refused("reads padded elements of fewer than 8 bits")
+        at = places(tcgen05_matrix(word), rows, DEPTH_BYTES // size, size, across=across)
+        raw = self.use.group.block.shared.read_places(at, self.who(actor, ASYNC))
+        if packed:
+            nibbles = np.stack([raw[..., 0] & 15, raw[..., 0] >> 4], axis=-1)
+            raw = nibbles.reshape(rows, 2 * DEPTH_BYTES, 1)
+        return widened(np.ascontiguousarray(raw).view(dtype.numpy)[..., 0], name)
+
+    def _tensor_operand(self, told: Instruction, actor: int) -> Values:
+        """A in Tensor Memory: rows as those of the result, elements packed along the columns."""
+        dtype = dtype_of(told.a)
+        cells = DEPTH_BYTES // 4
+        lane, column = result_places(told.m, cells, 1)
+        at = self.tensor.places(lane, column + (self.word(1) & COLUMN_BITS), self.use.loc)
+        words = np.ascontiguousarray(self.tensor.read(at, self.who(actor, USABLE)))
+        return widened(words.view(dtype.numpy), told.a)
+
+    def _scales(
+        self, k: int, told: Instruction, which: int, shape: Any, many: int, actor: int
+    ) -> Values:
+        """The scales of each element of an operand (rows, k)."""
+        rows, deep = shape
+        lane, column = scale_places(rows)
+        first = self.word(k) & COLUMN_BITS
+        who, quarters = self.who(actor, USABLE), range(4)
+        found = [
+            self.tensor.read(self.tensor.places(lane + WARP * q, column + first, self.use.loc), who)
+            for q in quarters
+        ]
+        if any((x != found[0]).any() for x in found):
+            raise self.use.fault(
+                "value", "the scales differ between the quarters of the lanes of Tensor Memory"
+            )
+        byte = told.at[which]
+        codes = np.stack([found[0] >> np.uint32(8 * (byte + n)) for n in range(many)], axis=1)
+        name = "e8m0" if told.scale == "ue8m0" else "e4m3"
+        values = widened((codes & 0xFF).astype(np.uint8).view(dtype_of(name).numpy), name)
+        return np.repeat(values, deep // many, axis=1)
+
+
+def _elements(words: Values, name: str) -> Values:
+    dtype = dtype_of(name)
+    return words.astype(f"u{dtype.bits // 8}").view(dtype.numpy)
+
+
+@row("tcgen05.mma.*")
+def product(use: Use) -> Steps:
+    """Issues a product."""
+    lane, unit = _unit(use)
+    _issue(use, _Product(use, lane, unit, tensor_memory(use.group.block)))
+    yield None
+
+
+@dataclass(frozen=True)
+class _Copy(_Work):
+    """A copy of 32 rows of 16 bytes into the lanes of every warp."""
+
+    def steps(self, actor: int) -> Steps:
+        """Reads, later writes."""
+        at = places(tcgen05_matrix(self.word(1)), 32, 16, 1, across=False)
+        raw = self.use.group.block.shared.read_places(at, self.who(actor, ASYNC))
+        yield None
+        words = np.tile(np.ascontiguousarray(raw[..., 0]).view(np.uint32), (4, 1))
+        lane, column = np.indices((LANES, 4)).astype(np.int64)
+        first = self.word(0) & COLUMN_BITS
+        cells = self.tensor.places(lane, column + first, self.use.loc)
+        self.tensor.write(cells, words, self.who(actor, USABLE))
+
+
+@row("tcgen05.cp.32x128b.warpx4")
+def copy(use: Use) -> Steps:
+    """Issues a copy from shared to Tensor Memory."""
+    lane, unit = _unit(use)
+    _issue(use, _Copy(use, lane, unit, tensor_memory(use.group.block)))
+    yield None
+
+
+@row("tcgen05.commit")
+def commit(use: Use) -> Steps:
+    """An mbarrier is arrived at when all that the thread has issued is done."""
+    lane, unit = _unit(use)
+    block, team = use.group.block, use.group.team
+    ((offset, _),) = mbarriers_of(use, use.outs[0], use.out_site(0))
+    touched(block, offset, Who(team, use.group.actors[[lane]], use.out_site(0)))
+    actor = team.fork(use.group.actors[[lane]], f"{use.facts.row} of thread {lane}", USABLE)
+
+    def steps() -> Steps:
+        follow(team, actor, unit)
+        clock = finish(team, actor, unit)
+        barrier = block.mbarrier(offset, use.loc)
+        barrier.phases.join(clock)
+        barrier.step(1, 0)
+        yield None
+
+    unit.queue.put(f"{use.facts.row} ({use.loc})", steps(), use.loc)
+    yield None
