@@ -18,6 +18,7 @@ from tilelang.passes.ascend.route_copies import route_copies
 from tilelang.passes.ascend.split_cores import split_cores
 from tilelang.passes.ascend.split_rows import split_rows
 from tilelang.passes.ascend.spread_functions import spread_functions
+from tilelang.passes.ascend.unroll_pipelines import unroll_pipelines
 from tilelang.passes.ascend.vectorize_functions import vectorize_functions
 from tilelang.passes.ascend.vectorize_parallel import vectorize_parallel
 
@@ -33,6 +34,7 @@ EXPLICIT: tuple[Pass, ...] = (
     vectorize_parallel,  # no parallel nests: operations on tiles, loops over elements
     route_copies,  # no copy but what the hardware does
     split_rows,  # rows are spread over the vector cores where the author leaves that open
+    unroll_pipelines,  # pipelined loops are plain ones, with two sets of buffers
     plan_memory,  # every buffer on chip has its bytes
     insert_sync,  # pipes and cores wait for each other where the settings ask for it
     split_cores,  # a region for each kind of core

@@ -137,7 +137,7 @@ class Lifetimes:
             self.step += 1
             for access in self.effects.of(stmt):
                 if access.memory in ON_CHIP:
-                    whole = _gives_all(access)
+                    whole = gives_all(access)
                     self.uses.setdefault(access.root.name, []).append(Use(self.step, around, whole))
             blocks = [b for b in bodies(stmt) if b]
             if not blocks:
@@ -186,7 +186,7 @@ def _span(uses: list[Use]) -> tuple[int, int]:
     return first, last
 
 
-def _gives_all(access: Access) -> bool:
+def gives_all(access: Access) -> bool:
     """Whether an access overwrites all of its buffer without a look at the old contents."""
     if not access.writes or access.reads or access.region is None:
         return False
