@@ -266,16 +266,19 @@ class QueuedCore(CoreBase):
         """Of one pipe: it keeps its order anyhow. Of all: the scalar unit waits for every queue."""
         if i.imm["pipe"] != Pipe.ALL.value:
             return
-        yield from self.drained("all pipes to be done", i.loc)
+        yield from self.drained("all its pipes to be done")
 
-    def drained(self, what: str, loc: Loc | None) -> Steps:
-        """Go on when all queues are empty, knowing what they have done."""
+    def drained(self, what: str) -> Steps:
+        """Go on when all queues are empty, knowing what they have done.
+
+        The wait has no place: where it never ends, the instruction at the head of a queue has one.
+        """
 
         def ready() -> bool:
             return not any(q.tasks for q in self.queues.values())
 
         while not ready():
-            yield Wait(ready, what, loc)
+            yield Wait(ready, what)
         for q in self.queues.values():
             self.team.acquire(self.scalar, self.team.release(q.actor))
 
@@ -363,7 +366,7 @@ class QueuedCore(CoreBase):
 
     def sync_all(self, i: Instruction, kind: str) -> Steps:
         """Go on when all cores are here and done."""
-        yield from self.drained("its pipes to be done before T.sync_all()", i.loc)
+        yield from self.drained("its pipes to be done before T.sync_all()")
         crossing = self.machine.crossing
         arrived = crossing.arrive(self, i, kind, self.given(Pipe.S))
         self.scheduler.happened()
@@ -376,7 +379,7 @@ class QueuedCore(CoreBase):
     def whole(self, steps: Steps) -> Steps:
         """The program of the core, and its end: nothing may be left in the queues or raised."""
         yield from steps
-        yield from self.drained("its pipes to be done", None)
+        yield from self.drained("its pipes to be done")
         report = self.machine.report
         for (src, dst, number), event in self.events.items():
             if event.raised:

@@ -174,7 +174,8 @@ def deadlock(agents: list[Agent]) -> Diagnostic:
     waiting = [a for a in agents if a.wait is not None]
     if not waiting:
         raise InternalError("a deadlock of agents that wait for nothing")
-    first = next((a for a in waiting if not a.asynchronous), waiting[0])
+    placed = [a for a in waiting if a.wait is not None and a.wait.loc is not None] or waiting
+    first = next((a for a in placed if not a.asynchronous), placed[0])
     assert first.wait is not None
     notes = tuple(
         f"{a.name} waits for {a.wait.words}" + (f" ({a.wait.loc})" if a.wait.loc else "")

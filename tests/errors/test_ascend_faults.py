@@ -1,0 +1,206 @@
+"""Faults in the order of Ascend pipes and cores: each is reported, at the author's line."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tilelang.language as T
+from ascend_faults import faults
+from ascend_kernels import add_ping_pong, cases
+from tilelang.passes.pipeline import lower
+from tilelang.simulator.ascend import AscendProgram
+from tilelang.simulator.machine import Schedule
+from tilelang.targets import target
+
+TARGET = target("simulate:ascend910b")
+NATIVE = replace(TARGET, mode="native")
+PLANTED = ("add", "add_ping_pong", "gemm_l0_nn", "split_k", "gemm_relu")
+SCHEDULES = Schedule.sweep(3)
+
+
+def program_of(kernel):
+    return AscendProgram(lower(kernel.ir, NATIVE), TARGET.chip)
+
+
+def right(case, found):
+    return all(
+        np.allclose(found[name], wanted, rtol=case.tolerance, atol=max(case.tolerance, 1e-6))
+        for name, wanted in case.answers(case.arguments()).items()
+    )
+
+
+def reported(case, program):
+    """The findings under the first schedule that has some; else the numbers must be right."""
+    for schedule in SCHEDULES:
+        args = case.arguments()
+        found = program.check(args, schedule)
+        if found:
+            return found
+        assert right(case, args)
+    return []
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_faults_are_reported(name):
+    """What is not reported is harmless: under every schedule all accesses are ordered by other
+    flags, and the numbers are right. At most one in ten is.
+    """
+    case = next(c for c in cases() if c.name == name)
+    program = lower(case.kernel.ir, NATIVE)
+    planted = harmless = 0
+    for fault in faults(program):
+        planted += 1
+        found = reported(case, AscendProgram(fault.program, TARGET.chip))
+        harmless += not found
+        assert all(d.loc is None or d.loc.file.endswith("ascend_kernels.py") for d in found)
+        assert not found or any(d.loc is not None for d in found), fault.name
+    assert planted > 3
+    assert harmless <= planted / 10
+
+
+def findings(kernel, **args):
+    program = program_of(kernel)
+    for schedule in SCHEDULES:
+        found = program.check({k: v.copy() for k, v in args.items()}, schedule)
+        if found:
+            return found
+    return []
+
+
+def one_vector_core(body):
+    """A kernel of one block whose vector core 0 runs `body(A, C, a, b)` on tiles of 8 x 32."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 32), "float32"), C: T.Tensor((8, 32), "float32")):
+        with T.Kernel(1, is_npu=True) as (_, vid):
+            a = T.alloc_ub((8, 32), "float32")
+            b = T.alloc_ub((8, 32), "float32")
+            T.annotate_address({a: 0, b: 1024})
+            with T.Scope("V"):
+                if vid == 0:
+                    body(A, C, a, b)
+
+    return kernel
+
+
+ARRAYS = {"A": np.ones((8, 32), np.float32), "C": np.zeros((8, 32), np.float32)}
+
+
+@T.macro
+def _no_wait(A, C, a, b):
+    T.copy(A, a)
+    T.tile.add(b, a, 1.0)
+    T.barrier_all()
+    T.copy(b, C)
+
+
+def test_a_missing_wait_names_both_lines():
+    (first, *_) = findings(one_vector_core(_no_wait), **ARRAYS)
+    assert first.kind in ("race", "uninitialised")
+    found = [d for d in findings(one_vector_core(_no_wait), **ARRAYS) if d.kind == "race"]
+    assert found and all("with no order between" in d.message for d in found)
+    assert found[0].related and found[0].loc.line != found[0].related[0][0].line
+
+
+@T.macro
+def _leftover(A, C, a, b):
+    T.copy(A, a)
+    T.set_flag("mte2", "v", 3)
+    T.barrier_all()
+    T.copy(a, C)
+
+
+@T.macro
+def _wrong_number(A, C, a, b):
+    T.copy(A, a)
+    T.set_flag("mte2", "mte3", 0)
+    T.wait_flag("mte2", "mte3", 1)
+    T.copy(a, C)
+
+
+@T.macro
+def _unwritten(A, C, a, b):
+    T.copy(b, C)
+
+
+@T.macro
+def _scalar_too_early(A, C, a, b):
+    T.copy(A, a)
+    b[0, 0] = a[0, 0] + 1.0
+    T.barrier_all()
+    T.copy(a, C)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        (_leftover, "leak", "event 3 from MTE2 to V is raised and never waited for"),
+        (_wrong_number, "deadlock", "nothing can go on"),
+        (_unwritten, "uninitialised", "is read where nobody has written"),
+        (_scalar_too_early, "race", "S of vector core 0"),
+    ],
+    ids=lambda x: getattr(x, "name", None) or getattr(x, "__name__", None),
+)
+def test_kinds_of_faults(body, kind, words):
+    found = findings(one_vector_core(body), **ARRAYS)
+    assert [d for d in found if d.kind == kind and words in d.message and d.loc is not None], [
+        d.render() for d in found
+    ]
+
+
+def test_flags_that_are_left_over_are_found_in_order_too():
+    with pytest.raises(Exception, match="event 3 from MTE2 to V is raised and never waited for"):
+        program_of(one_vector_core(_leftover)).run({k: v.copy() for k, v in ARRAYS.items()})
+    with pytest.raises(Exception, match="waited for more often than it is raised"):
+        program_of(one_vector_core(_wrong_number)).run({k: v.copy() for k, v in ARRAYS.items()})
+
+
+def test_a_cross_core_flag_that_nobody_raises_is_a_deadlock():
+    @T.prim_func
+    def kernel(C: T.Tensor((8, 32), "float32")):
+        with T.Kernel(1, is_npu=True) as (_, _vid):
+            a = T.alloc_ub((8, 32), "float32")
+            T.annotate_address({a: 0})
+            with T.Scope("V"):
+                T.wait_cross_flag(4)
+                T.tile.fill(a, 1.0)
+                T.barrier_all()
+                T.copy(a, C)
+
+    (found,) = findings(kernel, C=np.zeros((8, 32), np.float32))
+    assert found.kind == "deadlock" and "cross-core flag 4" in found.label
+    with pytest.raises(Exception, match="nothing can go on"):
+        program_of(kernel).run({"C": np.zeros((8, 32), np.float32)})
+
+
+def test_blocks_that_meet_must_run_at_the_same_time():
+    @T.prim_func
+    def kernel(C: T.Tensor((8, 32), "float32")):
+        with T.Kernel(40, is_npu=True) as (_, _vid), T.Scope("V"):
+            T.sync_all()
+            C[0, 0] = 1.0
+
+    with pytest.raises(Exception, match="40 blocks wait for each other, and 24 run at once"):
+        program_of(kernel).run({"C": np.zeros((8, 32), np.float32)})
+
+
+def test_two_blocks_that_write_one_place_race():
+    @T.prim_func
+    def kernel(C: T.Tensor((8, 32), "float32")):
+        with T.Kernel(2, is_npu=True) as (_, vid):
+            a = T.alloc_ub((8, 32), "float32")
+            T.annotate_address({a: 0})
+            with T.Scope("V"):
+                if vid == 0:
+                    T.tile.fill(a, 1.0)
+                    T.barrier_all()
+                    T.copy(a, C)
+
+    found = findings(kernel, C=np.zeros((8, 32), np.float32))
+    assert found and {d.kind for d in found} == {"race"}
+
+
+def test_a_program_without_faults_has_no_findings():
+    case = next(c for c in cases() if c.name == "add_ping_pong")
+    assert findings(add_ping_pong(48, 40, 8), **case.arguments()) == []
