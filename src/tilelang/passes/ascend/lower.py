@@ -19,6 +19,7 @@ from tilelang.ir.ascend import (
     CrossSet,
     CrossWait,
     Lock,
+    Pipe,
     PipeBarrier,
     SetFlag,
     SetMode,
@@ -195,11 +196,18 @@ class AscendLowering(Lowering):
         sync = _SYNC.get(type(stmt))
         if sync is None:
             return super().simple(stmt, env)
-        row, ins, imm = sync(stmt)
+        row, ins, imm = sync(self.as_chip_has_it(stmt))
         x = self.acc.begin(env)
         values = tuple(simplify(x.expr(e), env) for e in ins)
         self.check_id(stmt, values, env)
         return (*x.assertions(stmt.loc), Instr(row, (), values, imm=tuple(imm), loc=stmt.loc))
+
+    def as_chip_has_it(self, stmt: Stmt) -> Stmt:
+        """Where no single pipe can wait for another core, the whole core does."""
+        limits = self.target.chip.sync if self.target.chip is not None else None
+        if isinstance(stmt, CrossWait) and limits is not None and limits.pair_flags is None:
+            return stmt.with_(pipe=Pipe.ALL)
+        return stmt
 
     def check_id(self, stmt: Stmt, values: tuple[Expr, ...], env: Env) -> None:
         """An id that is certainly beyond what the chip has is refused."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilelang.errors import Diagnostic
+from tilelang.errors import Diagnostic, warning
 from tilelang.ir.ascend import (
     Core,
     CoreRegion,
@@ -44,11 +44,11 @@ def flags_exist(program: Program) -> Iterator[Diagnostic]:
             what, fact = _limit(stmt, limits)
             yield from _number(program, stmt, stmt.id, what, fact)
         if isinstance(stmt, CrossWait) and stmt.pipe is not Pipe.ALL and limits.pair_flags is None:
-            yield Diagnostic(
+            yield warning(
                 "target",
-                f"a cross-core flag is waited for by pipe {stmt.pipe.value}",
+                f"the whole core waits for this cross-core flag, not pipe {stmt.pipe.value} alone",
                 stmt.loc,
-                expected=f"the whole core waits on {program.target}",
+                expected=f"no pipe on {program.target}",
                 got=f"pipe {stmt.pipe.value}",
                 help="leave the pipe out",
             )
