@@ -96,3 +96,20 @@ def test_an_operation_by_a_part_of_a_warp_is_refused():
 
     with pytest.raises(TileError, match="no range of warps"):
         gpu_program(kernel.ir)
+
+
+def test_a_loop_of_one_part_whose_rounds_a_variable_counts_has_its_barriers():
+    @T.prim_func
+    def kernel(A: T.Tensor((5, 128), "float32"), B: T.Tensor((5, 128), "float32")):
+        with T.Kernel(1, threads=256):
+            s = T.alloc_shared((128,), "float32")
+            with T.ws(1):
+                n = T.alloc_var("int32")
+                while n < 5:
+                    T.copy(A[n, 0:128], s)
+                    for i in T.Parallel(128):
+                        B[n, i] = s[127 - i]
+                    n = n + 1
+
+    a = RANDOM.integers(-4, 5, (5, 128)).astype(np.float32)
+    check_gpu(kernel, A=a, B=np.zeros_like(a))

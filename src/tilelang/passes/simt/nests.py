@@ -68,7 +68,7 @@ from tilelang.passes.simt.infer_layouts import (
 )
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.tensor_copies import Boxes
-from tilelang.passes.simt.tma_store import Result, handed_over
+from tilelang.passes.simt.tma_store import Result, handed_over, have_been_read
 from tilelang.passes.split_threads import replace_vars
 from tilelang.scopes import Memory
 
@@ -189,6 +189,7 @@ class Nests:
         self.s = storage
         self.room = room
         self.tensor_stores = tensor_stores
+        self.outside: list[Stmt] = []
         self.later: list[Block] = []
         self.depth = 0
         self.t = storage.threads
@@ -291,7 +292,12 @@ class Nests:
         if found is not None:
             self.t.note("stored", f"{store.buffer.name} by tensor copies", loc)
             handed = self.handed_over(found, nest)
-            return (Alloc(stage, loc=loc), *found.lies(), *self.lower(first), *handed)
+            made = (Alloc(stage, loc=loc), *found.lies())
+            if not self.depth:
+                return (*made, *self.lower(first), *handed)
+            # In a loop the tile of a round is waited for only when it is written again.
+            self.outside += made
+            return (have_been_read(nest), *self.lower(first), *handed)
         return (
             Alloc(stage, loc=loc),
             Annotate(PLACEMENT, buffers=(stage,) * len(lies), values=lies),
@@ -305,8 +311,14 @@ class Nests:
         return (
             Issue("fence.proxy.async", (), (), loc=stmt.loc),
             Issue("barrier.sync", (), (), imm=imm, loc=stmt.loc),
-            *handed_over(found, self.t, stmt),
+            *handed_over(found, self.t, stmt, waits=not self.depth),
         )
+
+    def around(self, body: Block) -> Block:
+        """A body in which all nests are written, after the tiles that are read from round to round;
+        they have been read before it ends.
+        """
+        return (*self.outside, *body, have_been_read()) if self.outside else body
 
     # Fragments of another layout -----------------------------------------------------------------
 

@@ -321,7 +321,7 @@ class _Part:
     def lower(self) -> Block:
         """The body of one thread."""
         body = self.block(self.body, apart=False)
-        return (*self.placements(), *self.t.lets(), *body)
+        return (*self.placements(), *self.t.lets(), *self.nests.around(body))
 
     def placements(self) -> Block:
         """How the operands of products lie in shared memory."""

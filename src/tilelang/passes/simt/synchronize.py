@@ -160,12 +160,13 @@ class _Kernel:
         if not facts:
             inner = [s for s in body if isinstance(s, If) and _arm_of(s.then)]
             return self.arms(inner[0], [])[0] if len(body) == 1 and inner else body
-        outer = self.threads, self.count, self.number, self.meetings
+        outer = self.threads, self.count, self.number, self.meetings, self.uniform
+        self.uniform = Uniform(self.kernel, body)
         self.threads = Threads(self.threads.extents, facts["first"], facts["threads"])
         self.meetings = Meetings(self.threads)
         self.count, self.number = facts["threads"], facts["id"]
         made, _ = self.block(body[1:], [])
-        self.threads, self.count, self.number, self.meetings = outer
+        self.threads, self.count, self.number, self.meetings, self.uniform = outer
         return made
 
     def whole(

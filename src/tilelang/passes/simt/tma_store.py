@@ -88,11 +88,17 @@ def _mentions(stmt: Stmt, name: str) -> bool:
     )
 
 
-def handed_over(found: Boxes, t: Threads, stmt: Stmt) -> Block:
-    """What the first thread does after all have met."""
+def handed_over(found: Boxes, t: Threads, stmt: Stmt, *, waits: bool = True) -> Block:
+    """What the first thread does after all have met; without `waits`, the tile is still read."""
     closed = Issue("cp.async.bulk.commit_group", (), (), loc=stmt.loc)
-    read = Issue("cp.async.bulk.wait_group.read", (), (), imm=(("count", 0),), loc=stmt.loc)
-    return (If(t.first(), (*found.stores(stmt), closed, read), loc=stmt.loc),)
+    after = (have_been_read(stmt),) if waits else ()
+    return (If(t.first(), (*found.stores(stmt), closed, *after), loc=stmt.loc),)
+
+
+def have_been_read(stmt: Stmt | None = None) -> Stmt:
+    """A wait until the tiles have been read that the thread has handed over."""
+    loc = None if stmt is None else stmt.loc
+    return Issue("cp.async.bulk.wait_group.read", (), (), imm=(("count", 0),), loc=loc)
 
 
 class _Stores:

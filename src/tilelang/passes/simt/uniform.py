@@ -19,9 +19,10 @@ OWN = (Space.REGISTER, Space.LOCAL)
 
 
 class Uniform:
-    """The result."""
+    """The result; with `arm`, the statements of one arm, as its threads see it."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, arm: Block | None = None) -> None:
+        self.arm = arm
         self.names = {
             v.name for v, n in zip(kernel.thread_vars, kernel.block, strict=False) if n > 1
         }
@@ -84,8 +85,9 @@ class Uniform:
         inside = apart or (isinstance(stmt, (If, For, While)) and self.is_apart(stmt))
         for f in stmt.fields():
             if f.metadata["kind"] is Kind.BODY:
-                inner = flat(getattr(stmt, f.name))
-                self._block(tuple(s for s in inner if isinstance(s, Stmt)), inside)
+                body = getattr(stmt, f.name)
+                inner = tuple(s for s in flat(body) if isinstance(s, Stmt))
+                self._block(inner, inside and body is not self.arm)
 
     def _own(self, stmt: Stmt, apart: bool) -> None:
         """What a statement itself gives other values in other threads."""
