@@ -75,7 +75,7 @@ class _Kernel:
         self.kernel = kernel
         self.names = names
         self.free = free
-        self.uniform = Uniform(kernel)
+        self.uniform: Uniform = Uniform(kernel)
         self.threads = Threads(
             {v.name: n for v, n in zip(kernel.thread_vars, kernel.block, strict=False)}
         )

@@ -23,7 +23,7 @@ class Uniform:
 
     def __init__(self, kernel: Kernel, arm: Block | None = None) -> None:
         self.arm = arm
-        self.names = {
+        self.names: set[str] = {
             v.name for v, n in zip(kernel.thread_vars, kernel.block, strict=False) if n > 1
         }
         self.arrays: set[str] = set()
