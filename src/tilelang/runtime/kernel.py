@@ -15,6 +15,7 @@ from tilelang.runtime.arguments import MISSED, Bound, Signature
 from tilelang.runtime.inspect import Snapshot, observe
 from tilelang.runtime.parts import (
     assembly,
+    device_source,
     emulated,
     memory_report,
     plans,
@@ -151,13 +152,15 @@ class JITKernel:
         return observe(program, self.ir, _by_name(bound), buffer=buffer, after=after, block=block)
 
     def get_kernel_source(self, kernel_only: bool = True, *, asm: bool = False) -> str:
-        """What runs: LLVM IR, or on the emulator the Python source made from the tile stage.
+        """What runs: LLVM IR, or on the emulator the Python source made from the tile stage; on
+        `simulate:ascend*` the C++ for the chip, printed from the program that the model runs.
 
         `kernel_only` is upstream's: host and kernels are one text here. With `asm` the processor's
-        assembly, made from it; ValueError on the emulator, which has none.
+        assembly, made from it; ValueError on the emulator, which has none, and for a program that
+        has no form in the C++ of its chip.
         """
         if not asm:
-            return self._program.source
+            return device_source(self._program) or self._program.source
         text = assembly(self._program)
         if text is None:
             raise error(

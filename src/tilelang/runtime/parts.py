@@ -110,6 +110,15 @@ def slow_products(program: Runner, fn: Function) -> list[Diagnostic]:
     return [said]
 
 
+def device_source(program: Runner) -> str | None:
+    """The source for the hardware that a program models; None where what runs is the source."""
+    if type(program).__module__ != "tilelang.runtime.simulated":
+        return None
+    from tilelang.runtime.simulated import Simulated as Model  # see the module's docstring
+
+    return program.device_source if isinstance(program, Model) else None
+
+
 def assembly(program: Runner) -> str | None:
     """The processor's instructions of a native program; the emulator has none."""
     if not program.native:

@@ -24,6 +24,7 @@ from tilelang.runtime.trace import Trace
 from tilelang.simulator.ascend import AscendProgram
 from tilelang.simulator.gpu import SimulatedProgram
 from tilelang.simulator.machine import Schedule
+from tilelang.targets.ascend.emit import emit
 from tilelang.targets.cuda.rows import ROWS
 
 Model = SimulatedProgram | AscendProgram
@@ -51,6 +52,13 @@ class Simulated:
     def source(self) -> str:
         """The Python text that the model runs."""
         return self.program.source
+
+    @property
+    def device_source(self) -> str | None:
+        """The source for the hardware, where there is an emitter that prints the program."""
+        if isinstance(self.program, AscendProgram):
+            return emit(self.program.program, self.program.chip.name)
+        return None
 
     def run(self, args: Mapping[str, Any]) -> None:
         """Run it on the storage of the arguments; raises what the model finds."""

@@ -352,7 +352,8 @@ class _Run:
             self.mask = before & chosen if e.lazy else before
             arms.append(self.value(arm))
         self.mask = before
-        return np.where(cond, arms[0], arms[1])
+        made: Any = np.where(cond, arms[0], arms[1])
+        return made
 
     def pack(self, e: Pack) -> Any:
         """A vector of its lanes."""
@@ -366,10 +367,11 @@ def _const(run: _Run, e: Const) -> Any:
 
 
 def _unary(run: _Run, e: Unary) -> Any:
-    a = np.asarray(run.value(e.a))
+    a: Any = run.value(e.a)
     if e.op is UnaryOp.NOT or e.a.dtype.is_bool:
         return np.logical_not(a)
-    return np.negative(a) if e.op is UnaryOp.NEG else np.invert(a)
+    made: Any = np.negative(a) if e.op is UnaryOp.NEG else np.invert(a)
+    return made
 
 
 _EXPRESSIONS: dict[type[Expr], Callable[[_Run, Any], Any]] = {

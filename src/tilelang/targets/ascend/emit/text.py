@@ -164,7 +164,7 @@ def number(value: Any, dtype: DType, at: Node) -> str:
         return "true" if value else "false"
     if dtype.is_float:
         return _real(float(value), dtype, at)
-    if dtype.bits == 64:
+    if dtype.bits == 64 and abs(int(value)) >= 1 << 31:
         return f"{int(value)}{'ull' if dtype.is_uint else 'll'}"
     return f"{int(value)}{'u' if dtype.is_uint else ''}"
 
