@@ -6,7 +6,7 @@ DEV    := .venv/.installed-dev
 GPU    := .venv/.installed-gpu
 PYTEST := $(PY) -m pytest -n auto --dist worksteal
 
-.PHONY: help setup demo test fast gpu sanitize golden check format lint types imports budget docs bench clean
+.PHONY: help setup demo test fast simulate gpu sanitize golden check format lint types imports budget docs bench clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z]*\): *[^#]*## /  make \1: /p' Makefile
@@ -26,6 +26,9 @@ test: $(DEV)    ## every test that needs no GPU
 
 fast: $(DEV)    ## the fast half of the tests
 	$(PYTEST) -m "not slow and not gpu"
+
+simulate: $(DEV) ## the long sweeps of schedules on the simulators
+	$(PYTEST) -m simulate --simulate
 
 gpu: $(GPU)     ## the tests that need a CUDA device; no device is a failure here
 	$(PY) -m pytest -m gpu --require-gpu

@@ -33,6 +33,7 @@ hypothesis.settings.load_profile("tilewright")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tilewright")
     group.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+    group.addoption("--simulate", action="store_true", help="run the long sweeps of schedules too")
     group.addoption("--require-gpu", action="store_true", help="fail where there is no CUDA device")
 
 
@@ -62,6 +63,9 @@ def no_gpu_reason() -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items if not config.getoption("--simulate") else ():
+        if item.get_closest_marker("simulate"):
+            item.add_marker(pytest.mark.skip(reason="a long sweep: `make simulate`"))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     reason = no_gpu_reason() if on_gpu or config.getoption("--require-gpu") else None
     if reason is None:

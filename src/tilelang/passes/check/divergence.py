@@ -48,7 +48,7 @@ from tilelang.ir.tile import (
 from tilelang.passes.check.program import Program, op_name
 from tilelang.passes.check.threads import Threads, Truth, extents_of, is_logical, ranges
 from tilelang.passes.check.walk import AxisKind, Site, Why, expand
-from tilelang.scopes import Memory
+from tilelang.scopes import Dialect, Memory
 
 _TOGETHER = (
     Gemm,
@@ -68,7 +68,12 @@ _PER_THREAD = frozenset({Memory.LOCAL, Memory.VAR})
 
 
 def all_threads_take_part(program: Program) -> Iterator[Diagnostic]:
-    """Operations of several threads are reached by all threads, or by a range of whole warps."""
+    """Operations of several threads are reached by all threads, or by a range of whole warps.
+
+    In the adapter dialect the thread index numbers vector cores, each of which works alone.
+    """
+    if program.dialect is Dialect.ADAPTER:
+        return
     for launch in program.launches:
         yield from _Block(program, launch).findings()
 
