@@ -217,8 +217,9 @@ def _drain(dst: Array, src: Array, atomic: str = "", **p: Any) -> tuple[()]:
     x = read_blocks(src, p["columns"])
     if p["relu"]:
         x = np.maximum(x, np.zeros((), x.dtype))
-    if p["scale"] != 1:
-        x = (x.astype(np.float32) * np.float32(p["scale"])).astype(np.float32)
+    scale = p["scale"] if p["scale"] != 1 else p.get("deq_scale", 1)
+    if scale != 1:
+        x = (x.astype(np.float32) * np.float32(scale)).astype(np.float32)
     elif x.dtype == np.int32 and dst.dtype != np.int32:
         x = x.astype(np.float32)
     combine(dst, stored(x, dst.dtype), atomic)
@@ -257,7 +258,9 @@ _FROM_L0C = [
         count("sub"),
     ),
 ]
-"""`scale` multiplies an int32 accumulator before it is converted; 1 changes nothing."""
+"""`scale` multiplies an int32 accumulator before it is converted; 1 leaves that to the mode
+`deq_scale`.
+"""
 
 
 # Within UB ----------------------------------------------------------------------------------------
