@@ -224,6 +224,15 @@ class Team:
 
         `observers` broadcast against `stamps`.
         """
+        if stamps.size == 0:
+            return np.zeros(stamps.shape, np.bool_)
+        low = self.number << _TEAM
+        if int(stamps.min()) >= low and int(stamps.max()) < low + (1 << _TEAM):
+            actor, epoch = (stamps >> _ACTOR) & _LOW16, stamps & _LOW32
+            return self.rows[path, observers, actor] < epoch
+        return self._unordered_of_teams(observers, stamps, path)
+
+    def _unordered_of_teams(self, observers: Actors | int, stamps: Stamps, path: int) -> Mask:
         team = stamps >> _TEAM
         here = team == self.number
         actor = np.where(here, (stamps >> _ACTOR) & _LOW16, 0)

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilelang.errors import TileIndexError, error
+from tilelang.simulator.machine.clocks import Actors
 from tilelang.simulator.machine.report import Report
-from tilelang.simulator.machine.shadow import Shadow, Who, bytes_at
+from tilelang.simulator.machine.shadow import Shadow, Who
 
 Addresses = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
@@ -131,23 +132,30 @@ class Memory:
         self._bounds(np.array([start]), data.size, who)
         if self.shadow is not None and data.size:
             place = slice(start, start + data.size)
-            self.shadow.write(place, who, who.actors, lambda: self.data[place] == data)
+            self.shadow.write(place, who, who.actors, same=lambda: self.data[place] == data)
         self.changes += 1
         self.data[start : start + data.size] = data
 
-    def read_places(self, at: Addresses, who: Who) -> npt.NDArray[np.uint8]:
-        """The bytes at any places, read by one actor (or one for each place)."""
+    def read_places(self, at: Addresses, who: Who, run: int = 1) -> npt.NDArray[np.uint8]:
+        """The bytes at any places, read by one actor (or one for each place).
+
+        Places come in runs of `run` neighbours.
+        """
         self._bounds(at, 1, who)
         if self.shadow is not None and at.size:
-            self.shadow.read(at.reshape(-1), who, who.actors)
+            first = at.reshape(-1)[::run]
+            self.shadow.read(first, who, _each(who.actors, run), run)
         return self.data[at]
 
-    def write_places(self, at: Addresses, data: npt.NDArray[np.uint8], who: Who) -> None:
-        """Writes the bytes at any places, by one actor (or one for each place)."""
+    def write_places(
+        self, at: Addresses, data: npt.NDArray[np.uint8], who: Who, run: int = 1
+    ) -> None:
+        """Writes the bytes at any places, as `read_places`."""
         self._bounds(at, 1, who)
         if self.shadow is not None and at.size:
             flat, new = at.reshape(-1), data.reshape(-1)
-            self.shadow.write(flat, who, who.actors, lambda: self.data[flat] == new)
+            actors = _each(who.actors, run)
+            self.shadow.write(flat[::run], who, actors, run, lambda: self.data[flat] == new)
         self.changes += 1
         self.data[at] = data
 
@@ -159,19 +167,15 @@ class Memory:
         """
         if self.shadow is None or at.size == 0:
             return False
-        places, repeat = bytes_at(at, size)
-        actors = who.actors
-        if isinstance(actors, np.ndarray) and actors.size > 1:
-            actors = np.repeat(actors, repeat)
         if values is None:
-            self.shadow.read(places, who, actors)
+            self.shadow.read(at, who, who.actors, size)
             return False
 
         def same() -> npt.NDArray[np.bool_]:
-            new = np.ascontiguousarray(values.T).view(np.uint8).reshape(-1)
-            return self.data[places] == new
+            new = np.ascontiguousarray(values.T).view(np.uint8).reshape(at.size, size)
+            return self.data[at[:, None] + np.arange(size)] == new
 
-        return self.shadow.write(places, who, actors, same)
+        return self.shadow.write(at, who, who.actors, size, same)
 
     def _collision(self, at: Addresses, values: Values, who: Who) -> None:
         """Two actors write one byte at once: a race, unless all write the same."""
@@ -206,3 +210,10 @@ class Memory:
             expected=f"{size} bytes between 0 and {self.data.size}",
             got=f"byte {wrong}",
         )
+
+
+def _each(actors: Actors | int, run: int) -> Actors | int:
+    """The actors of the first place of each run."""
+    if isinstance(actors, int) or actors.size == 1:
+        return actors
+    return actors[::run]

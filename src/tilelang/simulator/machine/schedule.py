@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from tilelang.errors import DeadlockError, Diagnostic, InternalError, Loc
 
-SPINS = 50_000
-"""Rounds of loops that look at memory, with nothing else happening, until that is a deadlock."""
+SPINS = 20_000
+"""Rounds of loops that look at memory, with no change of it, until that is a deadlock."""
 
 
 class Mode(enum.Enum):
@@ -130,7 +130,7 @@ class Scheduler:
     def _next(self) -> Agent | None:
         ready = [a for a in self.agents if not a.blocked]
         if not ready:
-            return None
+            return self._spinner()
         if self.schedule.mode is Mode.RANDOM:
             return self._random.choice(ready)
         work = [a for a in ready if a.asynchronous]
@@ -140,6 +140,17 @@ class Scheduler:
         if work:
             return work[0]
         return rest[0] if self.schedule.mode is Mode.IN_ORDER else rest[-1]
+
+    def _spinner(self) -> Agent | None:
+        """An agent that looks at memory again, by turns, though nothing has happened."""
+        spinning = [a for a in self.agents if a.wait is not None and a.wait.spins]
+        if not spinning:
+            return None
+        if self._spun > SPINS:
+            return None
+        chosen = spinning[self._spun % len(spinning)]
+        chosen.wait = None
+        return chosen
 
     def _step(self, agent: Agent) -> None:
         """Run an agent up to its next wait; in random order, up to where it lets others go."""
@@ -154,19 +165,15 @@ class Scheduler:
             self._advance(agent)
 
     def _advance(self, agent: Agent) -> None:
-        agent.wait = None
+        agent.wait, before = None, self.version
         try:
             agent.wait = next(agent.steps)
         except StopIteration:
             agent.done = True
             self.agents.remove(agent)
-        if agent.wait is not None and agent.wait.spins:
-            self._spun += 1
-            if self._spun > SPINS:
-                raise DeadlockError(deadlock(self.agents))
-        else:
-            self._spun = 0
+        if agent.wait is None or not agent.wait.spins:
             self.version += 1
+        self._spun = 0 if self.version != before else self._spun + 1
 
 
 def deadlock(agents: list[Agent]) -> Diagnostic:

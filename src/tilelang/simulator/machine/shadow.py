@@ -1,8 +1,10 @@
 """What is known of each byte of a memory: who wrote it last, and who has read it since.
 
-What enters: accesses, as index arrays or slices of bytes, with the actors that make them. What
-leaves: findings, for accesses that are not ordered with those before them, data that a path cannot
-see yet, and reads of what nobody wrote.
+What enters: accesses, as addresses or slices of bytes, with the actors that make them. What leaves:
+findings, for accesses that are not ordered with those before them, data that a path cannot see yet,
+and reads of what nobody wrote.
+
+Bytes are kept in cells of 16, which are divided for good when an access comes that needs it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Who:
 
 @dataclass(frozen=True)
 class _Bad:
-    """The bytes of an access that are in conflict, and the accesses before it."""
+    """The cells of an access that are in conflict, and the accesses before it."""
 
     at: Index
     bad: Mask
@@ -54,19 +56,27 @@ class _Bad:
 
 
 class _Reads:
-    """The last read of each byte by each group of a team's actors."""
+    """The last read of each cell by each group of a team's actors."""
 
-    def __init__(self, size: int, groups: int) -> None:
-        self.stamps: Stamps = np.zeros((groups, size), np.int64)
-        self.sites: npt.NDArray[np.int32] = np.zeros((groups, size), np.int32)
-        self.used: set[int] = set()
+    def __init__(self, cells: int, groups: int) -> None:
+        self.stamps: Stamps = np.zeros((groups, cells), np.int64)
+        self.sites: npt.NDArray[np.int32] = np.zeros((groups, cells), np.int32)
+        self.used: Mask = np.zeros(groups, np.bool_)
 
     def grown(self, groups: int) -> _Reads:
         made = _Reads(self.stamps.shape[1], groups)
         made.stamps[: len(self.stamps)] = self.stamps
         made.sites[: len(self.sites)] = self.sites
-        made.used = self.used
+        made.used[: len(self.used)] = self.used
         return made
+
+    def divide(self, parts: int) -> None:
+        self.stamps = np.repeat(self.stamps, parts, axis=1)
+        self.sites = np.repeat(self.sites, parts, axis=1)
+
+
+_LARGEST = 16
+"""Bytes of a cell at first."""
 
 
 class Shadow:
@@ -75,37 +85,76 @@ class Shadow:
     def __init__(self, name: str, size: int, report: Report, *, written: bool = False) -> None:
         self.name = name
         self.report = report
-        self.writers: Stamps = np.full(size, HOST if written else 0, np.int64)
-        self.sites: npt.NDArray[np.int32] = np.zeros(size, np.int32)
-        self.atomic: Mask = np.zeros(size, np.bool_)
+        self.grain = _LARGEST
+        cells = -(-size // _LARGEST)
+        self.writers: Stamps = np.full(cells, HOST if written else 0, np.int64)
+        self.sites: npt.NDArray[np.int32] = np.zeros(cells, np.int32)
+        self.atomic: Mask = np.zeros(cells, np.bool_)
         self._reads: dict[int, _Reads] = {}
         self._titles: dict[int, str] = {}
 
+    # Cells ---------------------------------------------------------------------------------------
+
+    def _cells(self, at: Index, size: int, actors: Actors | int) -> tuple[Index, Actors | int]:
+        """The cells of `size` bytes from each address on, with an actor for each."""
+        if isinstance(at, slice):
+            start, stop = int(at.start or 0), int(at.stop)
+            while start % self.grain or stop % self.grain:
+                self._divide()
+            return slice(start // self.grain, stop // self.grain), actors
+        while size % self.grain or (at % self.grain).any():
+            self._divide()
+        per = size // self.grain
+        first = at // self.grain
+        if per == 1:
+            return first, actors
+        if isinstance(actors, np.ndarray) and actors.size > 1:
+            actors = np.repeat(actors, per)
+        return (first[:, None] + np.arange(per)).reshape(-1), actors
+
+    def _divide(self) -> None:
+        self.grain //= 2
+        self.writers = np.repeat(self.writers, 2)
+        self.sites = np.repeat(self.sites, 2)
+        self.atomic = np.repeat(self.atomic, 2)
+        for reads in self._reads.values():
+            reads.divide(2)
+
     # Accesses ------------------------------------------------------------------------------------
 
-    def read(self, at: Index, who: Who, actors: Actors | int) -> None:
-        """Note a read; `actors` broadcast against the bytes of `at`."""
-        stamps = self.writers[at]
+    def read(self, at: Index, who: Who, actors: Actors | int, size: int = 1) -> None:
+        """Note a read of `size` bytes from each address on (a slice names all its bytes).
+
+        `actors` is one, or one for each address.
+        """
+        cells, actors = self._cells(at, size, actors)
+        stamps = self.writers[cells]
         if not stamps.all():
             self._uninitialised(who)
-        self._against_writes("reads", at, who, actors, stamps)
-        self._note_read(at, who, actors)
+        self._against_writes("reads", cells, who, actors, stamps)
+        self._note_read(cells, who, actors)
 
     def write(
-        self, at: Index, who: Who, actors: Actors | int, same: Callable[[], Mask] | None = None
+        self,
+        at: Index,
+        who: Who,
+        actors: Actors | int,
+        size: int = 1,
+        same: Callable[[], Mask] | None = None,
     ) -> bool:
-        """Note a write. Whether two actors of this very access write one byte.
+        """Note a write, as `read`. Whether two actors of this very access write one byte.
 
         `same()` says which bytes keep their values: to write them once more is no conflict.
         """
-        self._against_writes("writes", at, who, actors, self.writers[at], same)
-        self._against_reads(at, who, actors)
+        cells, actors = self._cells(at, size, actors)
+        self._against_writes("writes", cells, who, actors, self.writers[cells], same)
+        self._against_reads(cells, who, actors)
         made = who.stamps(actors)
         self._titles[who.team.number] = who.team.title
-        self.writers[at] = made
-        self.sites[at] = who.site
-        self.atomic[at] = who.atomic
-        return not who.atomic and bool((self.writers[at] != made).any())
+        self.writers[cells] = made
+        self.sites[cells] = who.site
+        self.atomic[cells] = who.atomic
+        return not who.atomic and bool((self.writers[cells] != made).any())
 
     def settle(self) -> None:
         """A launch is over: all that it did is known to the next one."""
@@ -113,11 +162,12 @@ class Shadow:
         self.atomic[:] = False
         self._reads.clear()
 
-    def clear(self, at: Index) -> None:
+    def clear(self, at: Index, size: int = 1) -> None:
         """The contents of these bytes are undefined again."""
-        self.writers[at] = 0
+        cells, _ = self._cells(at, size, 0)
+        self.writers[cells] = 0
         for reads in self._reads.values():
-            reads.stamps[:, at] = 0
+            reads.stamps[:, cells] = 0
 
     # Comparisons ---------------------------------------------------------------------------------
 
@@ -131,16 +181,19 @@ class Shadow:
         same: Callable[[], Mask] | None = None,
     ) -> None:
         bad = who.team.unordered(actors, stamps)
+        unseen = who.team.unordered(actors, stamps, who.path) & ~bad if who.path else None
+        if not bad.any() and (unseen is None or not unseen.any()):
+            return
         if who.atomic:
             bad &= ~self.atomic[at]
-        if same is not None and bad.any():
-            bad &= ~same()
+        if same is not None:
+            changes = ~same().reshape(-1, self.grain).all(axis=1)
+            bad &= changes
+            unseen = None if unseen is None else unseen & changes
         if bad.any():
             self._report("race", verb, who, _Bad(at, bad, actors, stamps, self.sites[at]))
-        if who.path:
-            unseen = who.team.unordered(actors, stamps, who.path) & ~bad
-            if unseen.any():
-                self._report("proxy", verb, who, _Bad(at, unseen, actors, stamps, self.sites[at]))
+        if unseen is not None and unseen.any():
+            self._report("proxy", verb, who, _Bad(at, unseen, actors, stamps, self.sites[at]))
 
     def _note_read(self, at: Index, who: Who, actors: Actors | int) -> None:
         team = who.team
@@ -151,13 +204,13 @@ class Shadow:
             reads = reads.grown(groups) if reads else _Reads(self.writers.size, groups)
             self._reads[team.number] = reads
         groups = team.groups[actors]
-        reads.used.update(np.unique(groups).tolist())
+        reads.used[groups] = True
         reads.stamps[groups, at] = who.stamps(actors)
         reads.sites[groups, at] = who.site
 
     def _against_reads(self, at: Index, who: Who, actors: Actors | int) -> None:
         for reads in self._reads.values():
-            for group in reads.used:
+            for group in np.flatnonzero(reads.used):
                 stamps = reads.stamps[group, at]
                 if not stamps.any():
                     continue
@@ -183,7 +236,7 @@ class Shadow:
         """One finding of an access, about its first bad byte."""
         k = int(np.argmax(found.bad))
         at = found.at
-        byte = (at.start or 0) + k if isinstance(at, slice) else int(at[k])
+        byte = self.grain * ((at.start or 0) + k if isinstance(at, slice) else int(at[k]))
         me = int(np.broadcast_to(np.asarray(found.actors), found.bad.shape)[k])
         other = self._owner(int(found.stamps[k]), who.team)
         done = "has read" if verb == "overwrites" else "has written"
@@ -200,8 +253,3 @@ class Shadow:
         if number == team.number:
             return team.name(actor)
         return self._titles.get(number) or "another part of the launch"
-
-
-def bytes_at(at: npt.NDArray[np.int64], size: int) -> tuple[Any, int]:
-    """The indices of `size` bytes from each address on, flat, and how often an address repeats."""
-    return (at[:, None] + np.arange(size)).reshape(-1), size

@@ -93,7 +93,7 @@ def _deliver(
         found = data(reads)
         yield None
         for t in targets:
-            t.block.shared.write_places(t.to, found, writes)
+            t.block.shared.write_places(t.to, found, writes, 16 if found.size % 16 == 0 else 1)
         for t in targets:
             touched(t.block, t.barrier, Who(team, actor, use.out_site(1), ASYNC))
         clock = team.end(actor)
@@ -152,7 +152,7 @@ def _box(view: TensorView, at: Sequence[int]) -> Callable[[Who], Bytes]:
         data = np.empty((offset.size, item), np.uint8)
         data[:] = view.outside
         if inside.any():
-            found = view.window.memory.read_places(_bytes(offset[inside], item), who)
+            found = view.window.memory.read_places(_bytes(offset[inside], item), who, item)
             data[inside] = found.reshape(-1, item)
         return data.reshape(-1)
 
@@ -215,7 +215,7 @@ def _send(
     store, stores = _Store(), _stores(use, lane)
 
     def steps() -> Steps:
-        data = memory.read_places(source, reads)
+        data = memory.read_places(source, reads, 16 if source.size % 16 == 0 else 1)
         store.read = team.end(reader)
         yield None
         write(data, writes)
@@ -268,7 +268,7 @@ def _write(
         new = np.ascontiguousarray(data).view(dtype.numpy)
         old = window.memory.peek(at, dtype.numpy, 1)[0]
         data = np.ascontiguousarray(reduced(op, dtype, old, new)).view(np.uint8)
-    window.memory.write_places(places, data, who)
+    window.memory.write_places(places, data, who, window.item)
 
 
 def reduced(op: str, dtype: DType, old: Values, new: Values) -> Values:

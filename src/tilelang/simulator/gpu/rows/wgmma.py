@@ -206,7 +206,7 @@ class _Work:
         size = dtype.numpy.itemsize
         at = places(wgmma_matrix(word), rows, self.shape.k, size, across=across)
         who = Who(self.use.group.team, self.actor, self.use.site, ASYNC)
-        raw = self.use.group.block.shared.read_places(at, who)
+        raw = self.use.group.block.shared.read_places(at, who, size)
         return np.ascontiguousarray(raw).view(dtype.numpy)[..., 0]
 
 
