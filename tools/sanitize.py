@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("memcheck", "racecheck")
 # Seeds of tests/device_sweep.py, a process for each range.
 SEEDS = [(first, 5) for first in range(0, 60, 5)]
+REFUSED = "refused: not for this chip"
 _SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
 
@@ -39,7 +40,7 @@ class Result:
     @property
     def clean(self) -> bool:
         """The program ran to its end and the tool has nothing to say."""
-        return not self.reports and not self.why
+        return not self.reports and self.why in ("", REFUSED)
 
 
 def sanitizer() -> str:
@@ -84,6 +85,8 @@ def run(tool: str, name: str, command: list[str], limit: float) -> Result:
     if reports:
         print(f"{tool} {name}\n{done.stdout[-6000:]}", file=sys.stderr, flush=True)
     why = "" if found else "no summary"
+    if "error[target]" in done.stderr:
+        return Result(tool, name, 0, REFUSED, seconds)
     if done.returncode and not reports:
         why = (done.stderr.strip().splitlines() or done.stdout.splitlines() or ["?"])[-1][:120]
     return Result(tool, name, reports, why, seconds)

@@ -8,7 +8,8 @@ import pytest
 import tilelang.language as T
 from gpu_build import check_gpu, gpu_program
 from tilelang.errors import TileError
-from tilelang.ir.thread import Instr
+from tilelang.ir.expr import int_value
+from tilelang.ir.thread import Declare, Instr
 
 RANDOM = np.random.default_rng(2)
 
@@ -84,6 +85,32 @@ def test_a_condition_on_the_thread_index_names_its_warps():
     a = RANDOM.integers(-9, 10, 96).astype(np.float32)
     program = check_gpu(kernel, A=a, B=np.zeros(96, np.float32), S=np.zeros(2, np.float32))
     assert (0, 96) in barriers(program)
+
+
+def test_what_parts_use_at_the_same_time_has_places_of_its_own():
+    """The second part must not write its tile where the first still reads what all have written."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((96,), "float32"), B: T.Tensor((96,), "float32")):
+        with T.Kernel(1, threads=96):
+            tx = T.get_thread_binding()
+            before = T.alloc_shared((96,), "float32")
+            T.copy(A, before)
+            if tx < 32:
+                for i in T.Parallel(32):
+                    B[i] = before[31 - i]
+            else:
+                mine = T.alloc_shared((64,), "float32")
+                for i in T.Parallel(64):
+                    mine[i] = i
+                for i in T.Parallel(64):
+                    B[32 + i] = mine[63 - i]
+
+    a = RANDOM.integers(-9, 10, 96).astype(np.float32)
+    program = check_gpu(kernel, A=a, B=np.zeros(96, np.float32))
+    arrays = [n for n in program.walk() if isinstance(n, Declare) and n.offset is not None]
+    (first, second) = sorted((n.offset, n.offset + 4 * int_value(n.array.size)) for n in arrays)
+    assert first[1] <= second[0]
 
 
 def test_an_operation_by_a_part_of_a_warp_is_refused():

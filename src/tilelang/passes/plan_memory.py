@@ -2,20 +2,24 @@
 
 What enters: a program whose shared arrays have no place. What leaves: one in which each has an
 offset in its kernel's pool, and the pool has its size. An array is needed from its first use to its
-last; a use inside a loop counts for the whole loop if the array was declared outside.
+last; a use inside a loop counts for the whole loop if the array was declared outside. Parts of a
+block that follow each other, each for threads of its own, run at the same time: what one of them
+uses shares no place with what another one does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import cast
 
 from tilelang.ir.expr import int_value
 from tilelang.ir.node import Kind, flat
-from tilelang.ir.thread import Array, At, Declare, Kernel, Program, Space
-from tilelang.ir.tile import Block, For, Stmt, While
+from tilelang.ir.thread import Array, At, Declare, Instr, Kernel, Program, Space
+from tilelang.ir.tile import Block, For, If, Stmt, While
 from tilelang.isa.target import Target
 from tilelang.passes.build import map_kernels, map_statements
+from tilelang.passes.issue import ARM
 from tilelang.passes.simt.switches import is_off
 
 
@@ -34,6 +38,8 @@ class _Life:
     declared: int
     first: int = -1
     last: int = -1
+    arms: dict[int, set[int]] = field(default_factory=dict[int, "set[int]"])
+    """The numbers of the arms that use it, by the time of the first arm beside them."""
 
     def use(self, first: int, last: int) -> None:
         """One more time at which it is needed."""
@@ -42,7 +48,9 @@ class _Life:
 
     def meets(self, other: _Life) -> bool:
         """Whether both are needed at some time."""
-        return self.first <= other.last and other.first <= self.last
+        if self.first <= other.last and other.first <= self.last:
+            return True
+        return any(len(self.arms[t] | other.arms[t]) > 1 for t in self.arms.keys() & other.arms)
 
     @property
     def bytes(self) -> int:
@@ -95,6 +103,7 @@ class _Lives:
         self.of: dict[str, _Life] = {}
         self.root: dict[str, str] = {}
         self.clock = 0
+        self.arms: list[tuple[int, int]] = []
 
     def block(self, body: Block, loops: list[tuple[int, int]]) -> None:
         for stmt in body:
@@ -120,8 +129,22 @@ class _Lives:
                 inner = [*loops, (now, end)]
         for name in used:
             self.use(name, now, loops)
+        if is_arm(stmt):
+            self.beside(cast("If", stmt), inner, now, 0)
+            return
         for block in blocks:
             self.block(block, inner)
+
+    def beside(self, stmt: If, loops: list[tuple[int, int]], start: int, number: int) -> None:
+        """An arm, and those that follow it without a statement between."""
+        self.arms.append((start, number))
+        self.block(stmt.then, loops)
+        self.arms.pop()
+        if len(stmt.orelse) == 1 and is_arm(stmt.orelse[0]):
+            self.clock += 1
+            self.beside(cast("If", stmt.orelse[0]), loops, start, number + 1)
+        else:
+            self.block(stmt.orelse, loops)
 
     def use(self, name: str, now: int, loops: list[tuple[int, int]]) -> None:
         life = self.of.get(name)
@@ -129,6 +152,14 @@ class _Lives:
             return
         around = [loop for loop in loops if loop[0] > life.declared]
         life.use(*(around[0] if around else (now, now)))
+        for start, number in self.arms:
+            life.arms.setdefault(start, set()).add(number)
+
+
+def is_arm(stmt: Stmt) -> bool:
+    """Whether a statement begins with the part of a block that threads of its own have."""
+    first = stmt.then[0] if isinstance(stmt, If) and stmt.then else None
+    return isinstance(first, Instr) and first.row == ARM
 
 
 def _count(blocks: list[Block]) -> int:

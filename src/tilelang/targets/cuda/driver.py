@@ -134,10 +134,12 @@ class Driver:
 
     def current(self) -> int:
         """The device of the calling thread's context; the first device where it has none."""
-        found = ctypes.c_int()
-        if self.quick.cuCtxGetDevice(ctypes.byref(found)):
+        context, found = ctypes.c_void_p(), ctypes.c_int()
+        self.check(self.quick.cuCtxGetCurrent(ctypes.byref(context)), "cuCtxGetCurrent")
+        if context.value is None:
             self.use(0)
             return 0
+        self.check(self.quick.cuCtxGetDevice(ctypes.byref(found)), "cuCtxGetDevice")
         return found.value
 
     def use(self, index: int) -> None:
