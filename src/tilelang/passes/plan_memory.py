@@ -4,7 +4,7 @@ What enters: a program whose shared arrays have no place. What leaves: one in wh
 offset in its kernel's pool, and the pool has its size. An array is needed from its first use to its
 last; a use inside a loop counts for the whole loop if the array was declared outside. Parts of a
 block that follow each other, each for threads of its own, run at the same time: what one of them
-uses shares no place with what another one does.
+uses shares no place with what another one does. An mbarrier is needed by all of the kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import cast
 
 from tilelang.ir.expr import int_value
 from tilelang.ir.node import Kind, flat
-from tilelang.ir.thread import Array, At, Declare, Instr, Kernel, Program, Space
+from tilelang.ir.thread import Array, At, Declare, Instr, Kernel, Program, Slot, Space
 from tilelang.ir.tile import Block, For, If, Stmt, While
 from tilelang.isa.target import Target
 from tilelang.passes.build import map_kernels, map_statements
@@ -63,6 +63,9 @@ def _planned(kernel: Kernel, *, apart: bool) -> Kernel:
     """A kernel whose arrays have places; with `apart`, none shares its place."""
     lives = _Lives()
     lives.block(kernel.body, [])
+    for name in _of_units(kernel):
+        if name in lives.of:
+            lives.of[name].use(0, lives.clock)
     found = [v for v in lives.of.values() if v.first >= 0]
     offsets: dict[str, int] = dict.fromkeys(lives.of, 0)
     done: list[_Life] = []
@@ -83,6 +86,24 @@ def _planned(kernel: Kernel, *, apart: bool) -> Kernel:
         return None
 
     return kernel.with_(body=map_statements(kernel.body, place), shared=size)
+
+
+def _of_units(kernel: Kernel) -> set[str]:
+    """The arrays that units of the hardware use by themselves: mbarriers, at which some threads may
+    still wait when others go on, and addresses of Tensor Memory. They keep their places.
+    """
+    return {
+        slot.array.name
+        for s in _statements(kernel.body)
+        if isinstance(s, Instr) and s.row.startswith(("mbarrier", "tcgen05.alloc"))
+        for slot in (*s.outs, *s.ins)
+        if isinstance(slot, Slot)
+    }
+
+
+def _statements(body: Block) -> Iterator[Stmt]:
+    for stmt in body:
+        yield from _nested(stmt)
 
 
 def _free_place(life: _Life, taken: list[tuple[int, int]]) -> int:

@@ -228,6 +228,8 @@ class _Job:
         cell = Binary(BinaryOp.FLOORMOD, Binary(BinaryOp.FLOORDIV, r, const(32)), const(WORDS))
         place = times(plus(times(g, chunks), chunk), ROWS)
         place = plus(place, plus(times(lane, WORDS), cell))
+        if many % ROWS:  # rows that are copied, and that no product reads
+            word = Select(compare(BinaryOp.LT, r, many), word, Const(0, U32), lazy=True)
         store = Store(tile, (place,), word, loc=loc)
-        nest = Parallel((r, g), (const(many), const(groups)), (store,), loc=loc)
+        nest = Parallel((r, g), (const(chunks * ROWS), const(groups)), (store,), loc=loc)
         return tile, (Alloc(tile, loc=loc), nest)

@@ -8,11 +8,11 @@ Shape; what does not fit is an error at the product.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilelang.dtypes import DType
-from tilelang.errors import TileError, error
+from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import (
     BOOL,
     Binary,
@@ -29,7 +29,7 @@ from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
 from tilelang.ir.tile import Block, If, Stmt
 from tilelang.layout.cells import Cells, Lanes
 from tilelang.passes.build import as_type, plus, static_extents, times
-from tilelang.passes.issue import READ, WRITTEN, Issue, ScaledGemm
+from tilelang.passes.issue import DONE, LANES_READ, READ, WRITTEN, Issue, ScaledGemm
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import Tensor, Threads
 from tilelang.passes.simt.operands import DEPTH_BITS, Operand, operand
@@ -217,7 +217,19 @@ def issued_product(stmt: AsyncGemm, t: Threads) -> Block:
 
 def lower_arrival(stmt: MmaArrive, t: Threads) -> Block:
     """The mbarrier is arrived at when all products before are complete."""
-    return (If(t.first(), (commit(stmt.barrier, stmt),), loc=stmt.loc),)
+    mark = Issue(WRITTEN, (stmt.barrier,), (), loc=stmt.loc)
+    return (mark, If(t.first(), (commit(stmt.barrier, stmt),), loc=stmt.loc))
+
+
+def awaited(used: Sequence[Region], barrier: Region, loc: Loc | None) -> Block:
+    """Marks that stand after the wait for products: what they used is free, and no product may
+    complete at the mbarrier again before all threads have got here, since a wait knows a phase
+    by its parity only.
+    """
+    return (
+        Issue(DONE, (), (*used, barrier), loc=loc),
+        Issue(LANES_READ, (), (barrier,), loc=loc),
+    )
 
 
 def commit(barrier: Region, stmt: Stmt) -> Stmt:
@@ -259,7 +271,8 @@ class _Writer:
         if any(r.buffer.name not in self.arrived for r in tiles):
             out.append(Issue("fence.proxy.async", (), (), loc=self.loc))
         out += [Issue(READ, (), (r,), loc=self.loc) for r in (stmt.a, stmt.b)]
-        out.append(Issue(WRITTEN, (stmt.c,), (), loc=self.loc))
+        changed = (stmt.c,) if stmt.barrier is None else (stmt.c, stmt.barrier)
+        out.append(Issue(WRITTEN, changed, (), loc=self.loc))
         return (*out, If(self.t.first(), tuple(self.steps()), loc=self.loc))
 
     def steps(self) -> Iterator[Stmt]:

@@ -54,7 +54,7 @@ def lower_scaled(stmt: ScaledGemm, t: Threads, arrived: frozenset[str]) -> Block
     if any(r.buffer.name not in arrived for r in tiles):
         out.append(Issue("fence.proxy.async", (), (), loc=stmt.loc))
     out += [Issue(READ, (), (r,), loc=stmt.loc) for r in tiles]
-    out.append(Issue(WRITTEN, (stmt.c, stmt.scales), (), loc=stmt.loc))
+    out.append(Issue(WRITTEN, (stmt.c, stmt.scales, stmt.barrier), (), loc=stmt.loc))
     steps = tuple(_Writer(stmt, t).steps())
     return (*out, If(t.first(), steps, loc=stmt.loc))
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Load, Region, Var, const
 from tilelang.ir.special import GemmBlockScaled
-from tilelang.ir.sync import AsyncGemm, AsyncUnit
+from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
@@ -48,7 +49,6 @@ from tilelang.passes.build import (
     whole,
 )
 from tilelang.passes.issue import (
-    DONE,
     LANES_WRITTEN,
     TENSORS,
     Arm,
@@ -70,6 +70,7 @@ from tilelang.passes.simt.launch import (
 )
 from tilelang.passes.simt.operands import staged_product
 from tilelang.passes.simt.scaled_products import scale_columns, scaled_product
+from tilelang.passes.simt.tcgen05 import awaited
 from tilelang.passes.tensor_columns import Order, columns_asked, order_of
 from tilelang.scopes import Memory
 
@@ -137,6 +138,7 @@ class _Planner:
     early: list[_Tensor] = field(default_factory=list[_Tensor])
     late: set[str] = field(default_factory=set[str])
     scales: dict[int, Buffer] = field(default_factory=dict[int, Buffer])
+    authors: set[str] = field(default_factory=set[str])
     barriers: list[Buffer] = field(default_factory=list[Buffer])
     owner: int = 0
 
@@ -158,6 +160,11 @@ class _Planner:
         found, body = [*scales, *found], (*scales, *body)
         for alloc in found:
             self.tensors[alloc.buffer.name] = self.planned(alloc, body)
+        self.authors = {
+            s.barrier.buffer.name
+            for s in statements(body)
+            if isinstance(s, (AsyncGemm, MmaArrive)) and s.barrier is not None
+        }
         order = self.order(body)
         self.early = [self.tensors[a.buffer.name] for a in order.first]
         self.late = {a.buffer.name for a in order.later}
@@ -335,11 +342,17 @@ class _Planner:
                 made = self.load(stmt)
             case Copy() | Fill() if stmt.dst.buffer.name in self.tensors:
                 made = self.store(stmt)
+            case Issue(row="mbarrier.try_wait.parity") if self.completes(stmt):
+                made = (stmt, *awaited((), cast("Region", stmt.ins[0]), stmt.loc))
             case Arm():
                 made = (stmt.with_(body=self.part(stmt.body)),)
             case _:
                 made = (map_bodies(stmt, lambda b: self.block(b, part)),)
         return made
+
+    def completes(self, stmt: Issue) -> bool:
+        """Whether products complete at the mbarrier that is waited for."""
+        return isinstance(stmt.ins[0], Region) and stmt.ins[0].buffer.name in self.authors
 
     def allocate(self, x: _Tensor) -> Block:
         """An allocation where it stands; the others are made when the block begins."""
@@ -390,7 +403,7 @@ class _Planner:
         phase = Load(part.phase, (const(0),))
         return (
             Issue("mbarrier.try_wait.parity", (), (self.done(part), phase), loc=loc),
-            Issue(DONE, (), tuple(used), loc=loc),
+            *awaited(used, self.done(part), loc),
             Store(part.phase, (const(0),), minus(const(1), phase), loc=loc),
         )
 

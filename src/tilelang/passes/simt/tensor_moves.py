@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from tilelang.dtypes import DType
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Const, Expr, Region, const
-from tilelang.ir.tile import Block, Let, Stmt
+from tilelang.ir.tile import Block, If, Let, Stmt
 from tilelang.layout.cells import LANES_OF_WARP, WARPGROUP, Cells, Lanes
 from tilelang.layout.spread import Spread
-from tilelang.passes.build import as_type, plus, static_extents, times
+from tilelang.passes.build import as_type, compare, plus, static_extents, times
 from tilelang.passes.issue import LANES_READ, LANES_WRITTEN, Issue, Span, TensorLoad, TensorStore
 from tilelang.passes.simt.launch import Threads, refused
 from tilelang.passes.simt.tcgen05 import address, moved
@@ -45,16 +45,20 @@ def lower_move(stmt: TensorLoad | TensorStore, t: Threads, registers: Buffer) ->
     base = t.names.var("lanes", U32)
     first = Binary(BinaryOp.ADD, address(tensor, region), _lane(t))
     name = "ld" if load else "st"
-    out: list[Stmt] = [_mark(region, cells, t, load=load), Let(base, first, loc=loc)]
+    moves: list[Stmt] = []
     for span, cell in _segments(region, cells, t, registers):
         words = span.count // cells.per
         shape = f"16x256b.x{words // 4}" if cells.lanes is Lanes.HALF else f"32x32b.x{words}"
         row = f"tcgen05.{name}.{shape}{'.half' if cells.halves else ''}"
         at = moved(base, cell)
         outs, ins = ((span,), (at,)) if load else ((), (at, span))
-        out.append(Issue(row, outs, ins, loc=loc))
-    out.append(Issue(f"tcgen05.wait.{name}", (), (), loc=loc))
-    return tuple(out)
+        moves.append(Issue(row, outs, ins, loc=loc))
+    moves.append(Issue(f"tcgen05.wait.{name}", (), (), loc=loc))
+    share = cells.parts((static_extents(region) or (0,))[-1], t.count) * WARPGROUP
+    made: Block = tuple(moves)
+    if not load and share < t.count:  # the other threads hold the same
+        made = (If(compare(BinaryOp.LT, t.index, share), made, loc=loc),)
+    return (_mark(region, cells, t, load=load), Let(base, first, loc=loc), *made)
 
 
 def _lane(t: Threads) -> Expr:
