@@ -38,9 +38,11 @@ def _arrived(m: Any, stmt: Any, mask: np.ndarray) -> list[tuple[int, int]]:
 
 
 def barrier_sync(m: Any, stmt: Any, mask: np.ndarray) -> Iterator[None]:
-    """Waits until the threads that the barrier counts have come."""
+    """Waits until the threads that the barrier counts have come. Warpgroups that take turns, each
+    at a barrier of its own, go in lockstep here and do not wait for each other.
+    """
     found = _arrived(m, stmt, mask)
-    while any(m.state[("phase", number)] == here for number, here in found):
+    while len(found) == 1 and any(m.state[("phase", number)] == here for number, here in found):
         yield
     m.last = mask
 

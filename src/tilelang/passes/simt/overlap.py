@@ -17,7 +17,7 @@ from typing import cast
 
 from tilelang.errors import Loc
 from tilelang.ir.affine import is_stable
-from tilelang.ir.expr import BinaryOp, Buffer, Expr, Region, Var, int_value
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, Region, Var, const, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.tile import (
     Alloc,
@@ -38,13 +38,17 @@ from tilelang.passes.issue import Completed, Handover, Issue, IssuedGemm, Starte
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.matrix import Tensor
-from tilelang.passes.simt.warpgroup import Group
+from tilelang.passes.simt.warpgroup import GROUP_THREADS, Group
 
-WAIT = "mbarrier.try_wait.parity"
-"""The row of a wait for what others bring, which touches nothing of a product."""
+WAIT, MEET, PASS = "mbarrier.try_wait.parity", "barrier.sync.value", "barrier.arrive.value"
+"""The rows of a wait for what others bring, and of the turns of two warpgroups. They touch nothing
+of a product.
+"""
 
-_PLAIN = (Let, Alloc, Annotate, Parallel, Reduce, Store, If, For)
-"""Statements that touch what they name and nothing else."""
+TURNS = (2, 3)
+"""Named barriers at which each of two warpgroups waits for its turn. Consumers meet at barrier 1,
+and arms count from 15 downwards.
+"""
 
 SPARE = 32
 """Registers of a thread that a round needs beside the operands of two products."""
@@ -140,9 +144,7 @@ class _Overlap:
         if isinstance(stmt, Handover):
             mine = {r.buffer.name for r in flight.tiles}
             return any(r.buffer.name in mine for r in stmt.tiles)
-        if isinstance(stmt, Issue) and stmt.row == WAIT:
-            return False
-        if not all(isinstance(s, _PLAIN) for s in (stmt, *statements_in(stmt))):
+        if not all(_is_plain(s) for s in (stmt, *statements_in(stmt))):
             return True
         roots = self.t.roots
         return not {roots.get(n, n) for n in flight.names}.isdisjoint(self.names(stmt))
@@ -236,13 +238,33 @@ class _Overlap:
         split = len(s.lets) + len(s.issue)
         before = self.copied(late, var, minus(var, 1))
         after = self.copied(late, var, minus(stop, 1))
-        body = (*s.head, *before[:split], *s.free, *before[split:], *s.bound)
+        issue = (*s.head[:-1], *before[: split - 1], s.head[-1], before[split - 1])
+        first: Block = ()
+        if self.t.count == len(TURNS) * GROUP_THREADS and self.t.barrier == 1:
+            first, issue = self.in_turn(issue, var, (start, stop))
+        body = (*issue, *s.free, *before[split:], *s.bound)
         self.made.append(For(var, plus(start, 1), stop, body, loc=loc))
-        made = (*one, self.made[-1], *after)
+        made = (*first, *one, self.made[-1], *after)
         rounds = int_value(minus(stop, start))
         if rounds is not None and rounds > 0:
             return made
         return (If(compare(BinaryOp.LT, start, stop), made, loc=loc),)
+
+    def in_turn(self, issue: Block, var: Var, bounds: tuple[Expr, Expr]) -> tuple[Block, Block]:
+        """The statements that begin the products of a round, by one warpgroup after the other, so
+        that one multiplies while the other computes; and what comes before the loop. The second one
+        passes the turn on before the loop, and keeps it after its last round: all barriers are
+        left as they were.
+        """
+        which, both = self.t.digit(GROUP_THREADS, 2), const(2 * GROUP_THREADS)
+        after, last = plus(bounds[0], 1), minus(bounds[1], 1)
+        second = compare(BinaryOp.EQ, which, 1)
+        begin = Issue(PASS, (), (const(TURNS[0]), both))
+        meet = Issue(MEET, (), (plus(which, TURNS[0]), both))
+        on = Issue(PASS, (), (minus(TURNS[1], which), both))
+        more = Binary(BinaryOp.OR, compare(BinaryOp.EQ, which, 0), compare(BinaryOp.LT, var, last))
+        runs = Binary(BinaryOp.AND, second, compare(BinaryOp.LT, after, bounds[1]))
+        return (If(runs, (begin,)),), (*issue[:-2], meet, *issue[-2:], If(more, (on,)))
 
     def copied(self, body: Block, var: Var, value: Expr) -> Block:
         """Statements of the round `value`, with names of their own."""
@@ -286,6 +308,13 @@ def statements_in(stmt: Stmt) -> Iterator[Stmt]:
 
 def _is_wait(stmt: Stmt) -> bool:
     return isinstance(stmt, Issue) and stmt.row == WAIT
+
+
+def _is_plain(stmt: Stmt) -> bool:
+    """Whether a statement touches what it names and nothing else."""
+    if isinstance(stmt, Issue):
+        return stmt.row in (WAIT, MEET, PASS)
+    return isinstance(stmt, (Let, Alloc, Annotate, Parallel, Reduce, Store, If, For))
 
 
 def _needed(body: Block, late: Block) -> Block | None:
