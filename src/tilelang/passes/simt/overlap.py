@@ -95,8 +95,9 @@ class _Overlap:
 
     def group(self, stmt: Stmt) -> Group | None:
         """How wgmma does a statement that we wait for, if it does."""
-        own = isinstance(stmt, Gemm) and not isinstance(stmt, IssuedGemm)
-        job = self.products.get(stmt) if own else None
+        if not isinstance(stmt, Gemm) or isinstance(stmt, IssuedGemm):
+            return None
+        job = self.products.get(stmt)
         return job if isinstance(job, Group) else None
 
     # Waits ---------------------------------------------------------------------------------------
