@@ -240,10 +240,10 @@ class Step:
     @staticmethod
     def _cut(box: Box, holds: Expr) -> Box:
         """The box with nothing inside unless a condition holds."""
-        *lead, axis, last = (Axis(const(1), const(1)), *box.axes)
-        inside = axis.inside
+        *lead, last = box.axes or (Axis(const(1), const(1)),)
+        inside = last.inside
         kept = Binary(BinaryOp.MUL, inside, _number(holds, inside))
-        return replace(box, axes=(*lead, replace(axis, valid=kept), last))
+        return replace(box, axes=(*lead, replace(last, valid=kept)))
 
     # Slots ---------------------------------------------------------------------------------------
 
