@@ -332,6 +332,21 @@ def test_code_that_names_threads_with_shuffles_and_barriers():
     check_gpu(kernel, A=integers(128), B=np.zeros(128, np.int32))
 
 
+def test_a_shared_array_that_is_indexed_by_constants_is_shared():
+    @T.prim_func
+    def kernel(A: T.Tensor((96,), "int32"), B: T.Tensor((96,), "int32")):
+        with T.Kernel(1, threads=96):
+            tx = T.get_thread_binding()
+            found = T.alloc_shared((2,), "int32")
+            if A[tx] > 90:
+                found[0] = tx
+                found[1] = A[tx]
+            T.sync_threads()
+            B[tx] = found[0] - found[1]
+
+    check_gpu(kernel, A=np.arange(96, dtype=np.int32)[::-1].copy() - 4, B=np.zeros(96, np.int32))
+
+
 def test_atomics_of_nests_and_of_threads():
     @T.prim_func
     def kernel(

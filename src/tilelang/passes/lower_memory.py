@@ -431,11 +431,11 @@ class Lowering:
         """
         if memory is Memory.TMEM:
             return Space.TENSOR
-        if self.many and (memory is Memory.FRAGMENT or b.name in self.static):
+        if self.many and memory is Memory.FRAGMENT:
             return Space.REGISTER
         if memory not in (Memory.LOCAL, Memory.VAR):
             return Space.SHARED
-        if count == 1 and b.name not in self.addressed:
+        if (count == 1 and b.name not in self.addressed) or (self.many and b.name in self.static):
             return Space.REGISTER
         if self.many:
             return Space.LOCAL
