@@ -88,6 +88,28 @@ def test_runtime_sizes():
         assert (c == a * np.float16(2)).all()
 
 
+def test_a_row_that_may_be_outside():
+    m = T.symbolic("m")
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, 48), "float32"), C: T.Tensor((m, 48), "float32")):
+        with T.Kernel(1, is_npu=True) as (_, vid), T.Scope("V"):
+            u = T.alloc_ub((48,), "float32")
+            for k in T.serial(4):
+                T.copy(A[2 * k + vid, 0:48], u)
+                T.barrier_all()
+                T.tile.add(u, u, 1.0)
+                T.barrier_all()
+                T.copy(u, C[2 * k + vid, 0:48])
+                T.barrier_all()
+
+    made = compiled(kernel)
+    for rows in (1, 5, 8, 11):
+        a, c = RNG.standard_normal((rows, 48)).astype(np.float32), np.zeros((rows, 48), np.float32)
+        made(a, c)
+        assert (c[:8] == a[:8] + np.float32(1)).all() and (c[8:] == 0).all()
+
+
 NUMBERS = {
     "float16": np.float16,
     "float32": np.float32,

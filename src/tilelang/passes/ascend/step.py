@@ -22,7 +22,7 @@ from tilelang.isa.target import Target
 from tilelang.passes.accesses import Access, Accesses, Place
 from tilelang.passes.ascend.event_ids import EventIds
 from tilelang.passes.ascend.storage import FRACTAL, Tile, c0_of, tile_of
-from tilelang.passes.build import Names, compare, minus, plus, serial, times
+from tilelang.passes.build import Names, both, compare, minus, plus, serial, times
 from tilelang.scopes import Dialect, Memory
 
 BLOCK = 32
@@ -120,15 +120,17 @@ class Step:
         if at.on_chip:
             self.access.require(at, self.access.unproved(at, mins, self.env, extents), None)
         axes: list[Axis] = []
-        first: Sequence[Expr] = mins
+        guards: list[Expr] = []
         for low, extent, stride, size in zip(
             mins, extents, at.strides(), r.buffer.shape, strict=True
         ):
             valid = None if at.on_chip else self.valid(low, extent, self.expr(size))
-            if int_value(extent) == 1 and valid is None:
-                continue
-            axes.append(Axis(extent, simplify(self.access.expr(stride), self.env), valid))
-        return Box(at, self.access.index(at, first, self.env), tuple(axes))
+            if int_value(extent) != 1:
+                axes.append(Axis(extent, simplify(self.access.expr(stride), self.env), valid))
+            elif valid is not None:
+                guards.append(compare(BinaryOp.LT, low, self.expr(size)))
+        box = Box(at, self.access.index(at, mins, self.env), tuple(axes))
+        return self._cut(box, both(guards)) if guards else box
 
     def valid(self, low: Expr, extent: Expr, size: Expr) -> Expr | None:
         """How many of `extent` elements from `low` on are inside; None for all."""
