@@ -271,6 +271,22 @@ def test_running_sums(dim, reverse):
     check_gpu(kernel, A=integers(24, 40), B=np.zeros((24, 40), np.int32))
 
 
+@pytest.mark.parametrize("shape", [(100,), (1, 40), (40, 1)])
+@pytest.mark.parametrize("scope", ["alloc_shared", "alloc_fragment"])
+def test_running_sums_of_one_row(shape, scope):
+    dim = shape.index(max(shape))
+
+    @T.prim_func
+    def kernel(A: T.Tensor(shape, "int32"), B: T.Tensor(shape, "int32")):
+        with T.Kernel(1, threads=96):
+            s = getattr(T, scope)(shape, "int32")
+            T.copy(A, s)
+            T.cumsum(s, dim=dim)
+            T.copy(s, B)
+
+    check_gpu(kernel, A=integers(*shape), B=np.zeros(shape, np.int32))
+
+
 @pytest.mark.parametrize("threads", [64, 128])
 def test_any_and_all_of_a_tile(threads):
     @T.prim_func

@@ -368,8 +368,10 @@ class _Job:
 # Scans -------------------------------------------------------------------------------------------
 
 
-def expand_scan(stmt: Scan, names: Names, roots: dict[str, str]) -> Block:
-    """A scan as a parallel nest over the other axes with a loop along its own."""
+def expand_scan(stmt: Scan, names: Names, roots: dict[str, str], *, nested: bool = False) -> Block:
+    """A scan as a parallel nest over the other axes with a loop along its own; with `nested`, a
+    nest of one iteration where there are no other axes.
+    """
     src, dst = stmt.src, stmt.dst
     before: Block = ()
     if not apart(src, dst, roots):
@@ -410,4 +412,7 @@ def expand_scan(stmt: Scan, names: Names, roots: dict[str, str]) -> Block:
             stmt.loc,
         ),
     )
-    return (*before, *checks, *parallel(loops, src.extents, body, stmt.loc))
+    extents: Sequence[Expr] = src.extents
+    if nested and not any(loops):
+        loops, extents = [names.var("once", n.dtype)], [as_type(const(1), n.dtype)]
+    return (*before, *checks, *parallel(loops, extents, body, stmt.loc))

@@ -138,7 +138,7 @@ class _Tiles:
             case Gemm():
                 made = self.gemm(stmt)
             case Scan():
-                made = self.block(expand_scan(stmt, self.names, self.t.roots))
+                made = self.block(expand_scan(stmt, self.names, self.t.roots, nested=True))
             case TestElements():
                 made = self.test(stmt)
             case _:
