@@ -6,9 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import block_tcgen05  # noqa: F401 - the rows of tcgen05 for the interpreter of blocks
 import tilelang.language as T
-from gpu_build import check_gpu
+from blackwell_build import check_blackwell
 from tilelang.ir.thread import Instr, kernels_of
 
 RANDOM = np.random.default_rng(7)
@@ -66,7 +65,8 @@ def check(m, n, k, tiles, **how):
     a = numbers(*((k, m) if ta else (m, k)), dtype=dtype)
     b = numbers(*((n, k) if tb else (k, n)), dtype=dtype)
     c = np.zeros((m, n), how.get("total", "float32"))
-    return check_gpu(gemm(m, n, k, tiles, **how), arch="sm_100a", A=a, B=b, C=c)
+    seeds = how.pop("seeds", 1)
+    return check_blackwell(gemm(m, n, k, tiles, **how), seeds=seeds, A=a, B=b, C=c)
 
 
 KINDS = [
@@ -88,15 +88,14 @@ def test_products_of_every_kind(dtype, total, kind):
 
 
 @pytest.mark.parametrize("turn", [(True, True), (False, False), (True, False)])
-@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn", "float32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_operands_whose_rows_lie_along_the_other_axis(turn, dtype):
     program = check(128, 64, 128, (128, 64, 64), dtype=dtype, turn=turn)
     copied = [n for n in notes(program) if "32-bit elements" in n]
     assert bool(copied) == (dtype == "float32")
 
 
-@pytest.mark.parametrize("rows", [64, 128])
-@pytest.mark.parametrize("columns", [16, 48, 96, 272])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 8), (64, 96), (128, 48), (128, 272)])
 def test_accumulators_of_many_widths(rows, columns):
     check(rows, columns, 32, (rows, columns, 32))
 
@@ -106,22 +105,20 @@ def test_ragged_edges(m, n, k):
     check(m, n, k, (128, 48, 32))
 
 
-@pytest.mark.parametrize("depth", [24, 40, 48, 100])
+@pytest.mark.parametrize("depth", [24, 48, 100])
 def test_a_depth_that_no_instruction_divides_is_filled_with_zeros(depth):
     program = check(128, 32, depth, (128, 32, depth))
     assert any("is copied" in n for n in notes(program)) == (depth % 16 != 0)
 
 
-@pytest.mark.parametrize("threads", [128, 192, 256, 384])
-@pytest.mark.parametrize("rows", [64, 128])
+@pytest.mark.parametrize(("threads", "rows"), [(192, 64), (192, 128), (256, 64), (384, 128)])
 def test_any_number_of_warps_copies(threads, rows):
     check(rows, 64, 32, (rows, 64, 32), threads=threads)
 
 
-@pytest.mark.parametrize("stages", [0, 2, 3])
-@pytest.mark.parametrize("depth", [64, 320])
+@pytest.mark.parametrize(("stages", "depth"), [(0, 96), (2, 32), (2, 160), (3, 160)])
 def test_stages_never_change_a_result(stages, depth):
-    program = check(128, 128, depth, (128, 64, 64), stages=stages)
+    program = check(128, 64, depth, (128, 32, 32), stages=stages, seeds=3)
     loads = "cp.async.bulk.tensor.2d.load" in rows_of(program)
     assert loads == (stages > 1)
 
@@ -201,7 +198,7 @@ WAYS = [once, by_one_thread, arrival_by_a_warp, parts_along_k, unequal_parts]
 @pytest.mark.parametrize("how", [*WAYS, two_parts_of_the_block])
 def test_products_complete_on_the_authors_barrier(how):
     a, b = numbers(128, 128, dtype="bfloat16"), numbers(64, 128, dtype="bfloat16")
-    program = check_gpu(issued(how), arch="sm_100a", A=a, B=b, C=np.zeros((128, 64), "float32"))
+    program = check_blackwell(issued(how), A=a, B=b, C=np.zeros((128, 64), "float32"))
     assert rows_of(program).count("tcgen05.commit") >= 1
 
 
@@ -230,7 +227,7 @@ def test_matrices_along_a_further_axis():
 
     a, b = numbers(3, 128, 64, dtype="bfloat16"), numbers(3, 32, 64, dtype="bfloat16")
     zero = np.zeros((3, 128, 32), "float32")
-    check_gpu(kernel, arch="sm_100a", A=a, B=b, C=zero, D=zero)
+    check_blackwell(kernel, A=a, B=b, C=zero, D=zero)
 
 
 @pytest.mark.parametrize("rows", [64, 128])
@@ -258,16 +255,23 @@ def test_the_left_operand_in_tensor_memory(rows, depth):
             T.copy(out, C)
 
     a, b = numbers(rows, depth, dtype="bfloat16"), numbers(depth, 48, dtype="bfloat16")
-    program = check_gpu(kernel, arch="sm_100a", A=a, B=b, C=np.zeros((rows, 48), "float32"))
+    program = check_blackwell(kernel, A=a, B=b, C=np.zeros((rows, 48), "float32"))
     assert "tcgen05.mma.f16.ts" in rows_of(program)
 
 
 # Copies -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(128, 96), (64, 64), (2, 128, 40)])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(
+    ("shape", "dtype", "parts"),
+    [
+        ((128, 96), "float32", 2),
+        ((128, 40), "float16", 1),
+        ((64, 64), "float16", 2),
+        ((64, 64), "int8", 1),
+        ((2, 128, 40), "float32", 2),
+    ],
+)
 def test_what_is_stored_in_parts_is_loaded_as_a_whole(shape, dtype, parts):
     step = shape[-1] // parts
 
@@ -287,7 +291,7 @@ def test_what_is_stored_in_parts_is_loaded_as_a_whole(shape, dtype, parts):
             T.copy(g, B)
 
     a = numbers(*shape, dtype=dtype)
-    program = check_gpu(kernel, arch="sm_100a", A=a, B=np.zeros_like(a))
+    program = check_blackwell(kernel, A=a, B=np.zeros_like(a))
     loads = [r for r in rows_of(program) if r.startswith("tcgen05.ld.")]
     assert all(("16x256b" in r) == (shape[-2] == 64) for r in loads)
 
@@ -301,7 +305,7 @@ def test_a_fill_goes_through_registers():
             T.copy(t, f)
             T.copy(f, C)
 
-    check_gpu(kernel, arch="sm_100a", C=np.zeros((128, 64), "float32"))
+    check_blackwell(kernel, C=np.zeros((128, 64), "float32"))
 
 
 # Block-scaled products ----------------------------------------------------------------------------
@@ -374,9 +378,8 @@ E8M0 = "float8_e8m0fnu"
 @pytest.mark.parametrize("turned", [False, True])
 def test_block_scaled_products(k, tiles, types, grain, row, turned):
     bm, bn, _ = tiles
-    program = check_gpu(
+    program = check_blackwell(
         scaled(k, tiles, types, grain, turned=turned),
-        arch="sm_100a",
         A=numbers(bm, k, dtype=types[0]),
         B=numbers(*((k, bn) if turned else (bn, k)), dtype=types[0]),
         SA=scales(bm, k // grain, types[1]),
@@ -416,7 +419,7 @@ def test_products_of_loops_that_are_reached_again():
                 T.copy(out, C[(tile * 2 + bx) * 128, 0])
 
     a, b = numbers(512, 96, dtype="float16"), numbers(48, 96, dtype="float16")
-    program = check_gpu(kernel, arch="sm_100a", A=a, B=b, C=np.zeros((512, 48), "float32"))
+    program = check_blackwell(kernel, A=a, B=b, C=np.zeros((512, 48), "float32"))
     assert any("stages of tensor copies" in n for n in notes(program))
 
 
@@ -447,7 +450,7 @@ def test_a_tile_is_given_back_after_the_wait_of_the_author(stages, late):
             T.copy(out, C)
 
     a, b = numbers(128, 256, dtype="float16"), numbers(32, 256, dtype="float16")
-    program = check_gpu(kernel, arch="sm_100a", A=a, B=b, C=np.zeros((128, 32), "float32"))
+    program = check_blackwell(kernel, A=a, B=b, C=np.zeros((128, 32), "float32"))
     if stages:
         declined = [n for n in notes(program) if "is not waited for in its round" in n]
         assert bool(declined) == late
@@ -499,7 +502,7 @@ def test_attention_with_its_sums_in_tensor_memory():
             T.copy(o, O)
 
     q, k, v = (RANDOM.standard_normal((128, 64)).astype("float16") for _ in range(3))
-    program = check_gpu(
-        kernel, arch="sm_100a", rtol=1e-3, atol=1e-3, Q=q, K=k, V=v, O=np.zeros((128, 64), "f4")
+    program = check_blackwell(
+        kernel, rtol=1e-3, atol=1e-3, Q=q, K=k, V=v, O=np.zeros((128, 64), "f4")
     )
     assert {"tcgen05.mma.f16", "tcgen05.mma.f16.ts"} <= set(rows_of(program))

@@ -60,6 +60,7 @@ class TensorMemory:
     held: dict[int, int] = field(default_factory=dict[int, int])
     widest: int = COLUMNS
     given_up: bool = False
+    stale: bool = False
     moves: dict[tuple[int, str], list[Operation]] = field(
         default_factory=dict[tuple[int, str], list[Operation]]
     )
@@ -94,7 +95,9 @@ class TensorMemory:
         self.memory.write_places(at[..., None] + np.arange(size), np.ascontiguousarray(raw), who)
 
     def forget(self, first: int, count: int) -> None:
-        """The contents of columns are undefined again."""
+        """The contents of columns are undefined, also where others held them before."""
+        if not self.stale:
+            return
         lanes, columns = np.indices((LANES, count))
         at = ((lanes * COLUMNS + columns + first) * CELL)[..., None] + np.arange(CELL)
         self.memory.data[at] = UNKNOWN

@@ -71,6 +71,7 @@ def alloc(use: Use) -> Steps:
     first = tensor.free_place(count)
     assert first is not None
     tensor.held[first] = tensor.widest = count
+    tensor.forget(first, count)
     only = np.zeros(use.group.count, np.bool_)
     only[warp * WARP] = True
     address = np.full((1, use.group.count), first, np.uint32)
@@ -115,7 +116,7 @@ def dealloc(use: Use) -> Steps:
         who = Who(use.group.team, actor, use.site, USABLE)
         tensor.shadow.write(at.reshape(-1), who, actor)
     del tensor.held[first]
-    tensor.forget(first, count)
+    tensor.stale = True
     yield None
 
 
