@@ -152,12 +152,14 @@ def set_cross_flag(pipe: Any, flag: Any, mode: Any = 2) -> None:
 def wait_cross_flag(flag: Any, pipe: Any = "") -> None:
     """Hold up this core until cross-core flag `flag` is raised, and take it down by one.
 
-    `pipe`, the pipe to hold up alone, is for the 950.
+    `pipe`, the pipe to hold up alone, has a meaning on the 950 only; elsewhere the whole core
+    waits, in the adapter tree as well.
     """
     builder = adapter_builder("T.wait_cross_flag")
-    at = Pipe.ALL if pipe == "" else pipe_of(pipe, "T.wait_cross_flag")
-    number = integer(flag, "the flag of T.wait_cross_flag")
-    builder.emit(ascend.CrossWait(number, pipe=at, loc=here()))
+    if pipe != "":
+        pipe_of(pipe, "T.wait_cross_flag")
+    number_ = integer(flag, "the flag of T.wait_cross_flag")
+    builder.emit(ascend.CrossWait(number_, loc=here()))
 
 
 def sync_all() -> None:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from tilelang.dtypes import DType
 from tilelang.errors import TileError, TileTypeError, TileValueError, error
 from tilelang.ir import ascend, tile
-from tilelang.ir.expr import Region, const, int_value
+from tilelang.ir.expr import Expr, Region, const, int_value
 from tilelang.ir.simplify import equal, simplify
 from tilelang.language import loops
 from tilelang.language.adapter import adapter_builder
@@ -24,7 +24,7 @@ from tilelang.language.buffers import BufferRef, alias, here
 from tilelang.language.loops import LoopFrame
 from tilelang.language.maths import ceildiv, if_then_else
 from tilelang.language.maths import min as smaller
-from tilelang.language.shapes import extent, shape_text
+from tilelang.language.shapes import extent, same_extent, shape_text
 from tilelang.language.tileops import check_product, matched, matrix, region_of
 from tilelang.language.values import Value, condition, describe, element_type
 
@@ -51,10 +51,19 @@ def copy(
     Each is a buffer, a slice, or an element, which stands for the tile that begins there.
     `enable_relu` replaces negative values by zero (from L0C). `transpose` exchanges the last two
     axes (L1 to L0A or L0B). Elements of `dst` for which `src` has none, beyond the end of a global
-    tensor, become `pad_value`, zero without it.
+    tensor or of a shorter slice of it, become `pad_value`, zero without it.
     """
     builder = adapter_builder("T.copy")
-    a, b = _transposed(src, dst) if transpose else matched(src, dst, "T.copy")
+    if transpose:
+        a, b = _transposed(src, dst)
+    elif (part := _part(src, dst)) is not None:
+        a, b = part
+        if a.buffer.scope == "global":  # the rest of the tile is padded
+            rest = 0 if pad_value is None else pad_value
+            tile_ = region_of(dst, "the destination of T.copy")
+            builder.emit(tile.Fill(tile_, number(rest, "pad_value", DType(b.dtype)), loc=here()))
+    else:
+        a, b = matched(src, dst, "T.copy")
     if not (enable_relu or transpose or pad_value is not None):
         builder.emit(tile.Copy(a, b, loc=here()))
         return
@@ -64,6 +73,40 @@ def copy(
             a, b, relu=bool(enable_relu), transpose=bool(transpose), pad=pad, loc=here()
         )
     )
+
+
+def _part(src: Any, dst: Any) -> tuple[Region, Region] | None:
+    """The part of a tile that a slice of global memory of another extent fills, or is given; None
+    where all extents agree.
+
+    A slice whose extent is known only when the kernel runs may be shorter than the tile.
+    """
+    if isinstance(src, Value) or isinstance(dst, Value):
+        return None  # an element takes the extents of the other side
+    a, b = region_of(src, "the source of T.copy"), region_of(dst, "the destination of T.copy")
+    loads = a.buffer.scope == "global" and b.buffer.scope != "global"
+    stores = b.buffer.scope == "global" and a.buffer.scope != "global"
+    far, near = (a, b) if loads else (b, a)
+    wide = [k for k, e in enumerate(near.extents) if int_value(e) != 1]
+    given = [e for e in far.extents if int_value(e) != 1]
+    if not (loads or stores) or len(wide) != len(given):
+        return None
+    pairs = [
+        (k, e) for k, e in zip(wide, given, strict=True) if not same_extent(near.extents[k], e)
+    ]
+    if not pairs or any(_longer(e, near.extents[k]) for k, e in pairs):
+        return None
+    extents = list(near.extents)
+    for k, e in pairs:
+        extents[k] = e
+    near = Region(near.buffer, near.mins, tuple(extents), loc=near.loc)
+    return (far, near) if loads else (near, far)
+
+
+def _longer(e: Expr, of: Expr) -> bool:
+    """Whether an extent is known to be longer than another."""
+    a, b = int_value(simplify(e)), int_value(of)
+    return a is not None and b is not None and a > b
 
 
 def _transposed(src: Any, dst: Any) -> tuple[Region, Region]:

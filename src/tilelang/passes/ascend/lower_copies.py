@@ -100,6 +100,7 @@ def _only(step: Step, stmt: Transfer, path: tuple[Memory, Memory]) -> None:
 
 def matched(step: Step, src: Box, dst: Box) -> tuple[Box, Box]:
     """Two boxes with equal extents; else the numbers of elements must agree."""
+    src, dst = _with_ones(src, dst), _with_ones(dst, src)
     wanted = [a.extent for a in src.axes]
     if len(src.axes) == len(dst.axes) and all(
         step.same(a.extent, b.extent) for a, b in zip(src.axes, dst.axes, strict=True)
@@ -117,6 +118,20 @@ def matched(step: Step, src: Box, dst: Box) -> tuple[Box, Box]:
         expected="equal extents, axes of extent 1 left out",
         got=f"{_extents(src)} and {_extents(dst)}",
     )
+
+
+def _with_ones(box: Box, other: Box) -> Box:
+    """A box with an axis of extent 1 for each that the other one has: a place that may be outside
+    is an axis there.
+    """
+    left = list(box.axes)
+    out: list[Axis] = []
+    for axis in other.axes:
+        if int_value(axis.extent) == 1 and (not left or int_value(left[0].extent) != 1):
+            out.append(Axis(const(1), const(1)))
+        elif left:
+            out.append(left.pop(0))
+    return Box(box.place, box.first, (*out, *left))
 
 
 def _extents(box: Box) -> str:

@@ -86,13 +86,28 @@ class Split:
         self.launch = launch
         self.effects = Effects(fn)
         self.cores = {id(s): self._cores(s) for s in _leaves(launch.body)}
+        self.working = set(self._working(launch.body))
         self._check_asked()
+
+    def _working(self, body: Block) -> Iterator[Core]:
+        """The kinds of core that have work of their own; order alone is none."""
+        for stmt in body:
+            if isinstance(stmt, CoreRegion):
+                if any(not isinstance(s, _ORDER) for s in stmt.body):
+                    yield stmt.core
+                continue
+            if isinstance(stmt, (TileOp, Store, Print)):
+                yield from self.cores[id(stmt)]
+            for block in bodies(stmt):
+                yield from self._working(block)
 
     def result(self) -> Launch:
         """The launch with its regions."""
         storage = tuple(s for s in self.launch.body if self.is_storage(s))
         regions: list[Stmt] = []
         for core in Core:
+            if core not in self.working:
+                continue
             body = Kept(self, core).block(self.launch.body)
             if not body:
                 continue
