@@ -15,7 +15,7 @@ from typing import Any
 
 from tilelang.errors import Loc
 from tilelang.ir.expr import Buffer, int_value
-from tilelang.ir.tile import Alloc, For, Free, Launch, Parallel, Pipelined, Stmt, While
+from tilelang.ir.tile import Alloc, Annotate, For, Free, Launch, Parallel, Pipelined, Stmt, While
 from tilelang.isa.target import Capacity, Per, Target
 from tilelang.passes.check.program import (
     COPIES,
@@ -239,8 +239,23 @@ def _launch(program: Program, launch: Launch) -> LaunchReport:
             name = stmt.buffer.name
             row = row_of(program, stmt.buffer, threads, stages.get(name, 1), stmt.loc)
             rows.append(replace(row, live=spans[name]))
-    totals = tuple(_totals(program, rows))
+    placed = _placed(program, launch)
+    totals = tuple(_totals(program, [row for row in rows if row.name not in placed]))
     return LaunchReport(threads, launch.threads is not None, tuple(rows), totals, launch.loc)
+
+
+def _placed(program: Program, launch: Launch) -> set[str]:
+    """The buffers that the author gave addresses: they may share bytes, and are checked one by one
+    (`cores.addresses_fit`).
+    """
+    return {
+        buffer.name
+        for site in program.sites
+        if isinstance(site.stmt, Annotate)
+        and site.stmt.kind == "address"
+        and site.place.launch is launch
+        for buffer in site.stmt.buffers
+    }
 
 
 def row_of(
