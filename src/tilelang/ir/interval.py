@@ -7,6 +7,7 @@ for a value of an integer dtype means the limit of the dtype.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ class Interval:
     def value(self) -> int | None:
         """The only member, None if there may be several."""
         return self.lo if self.lo is not None and self.lo == self.hi else None
+
+    def within(self, low: int, high: int) -> bool:
+        """Whether all values lie between two numbers."""
+        return self.lo is not None and self.hi is not None and low <= self.lo and self.hi <= high
 
     def contains(self, v: int) -> bool:
         """Whether `v` is a member."""
@@ -77,6 +82,7 @@ def point(v: int) -> Interval:
     return Interval(v, v, 0, v)
 
 
+@functools.cache
 def limits(dtype: DType) -> tuple[int, int]:
     """The least and greatest value of an integer dtype or bool."""
     return int(dtype.min), int(dtype.max)

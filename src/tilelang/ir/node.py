@@ -157,6 +157,15 @@ class Node(metaclass=_Interning):
             known = _PARTS[cls] = tuple((n, k is Kind.BODY) for n, k in kinds if k in below)
         return known
 
+    def defined(self) -> Iterator[Node]:
+        """The variables and buffers that this node itself defines."""
+        names = _BINDS.get(type(self))
+        if names is None:
+            kinds = ((f.name, f.metadata["kind"]) for f in self.fields())
+            names = _BINDS[type(self)] = tuple(n for n, k in kinds if k is Kind.BINDS)
+        for name in names:
+            yield from flat(self.__dict__[name])
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -244,6 +253,7 @@ class Node(metaclass=_Interning):
 
 _FIELDS: dict[type[Node], tuple[Field[Any], ...]] = {}
 _NAMES: dict[type[Node], tuple[str, ...]] = {}
+_BINDS: dict[type[Node], tuple[str, ...]] = {}
 _PARTS: dict[type[Node], tuple[tuple[str, bool], ...]] = {}
 
 

@@ -504,6 +504,9 @@ class Access:
             return ()
         out: list[Expr] = []
         for i, size, extent in zip(indices, at.buffer.shape, extents, strict=True):
+            known, count, most = env.bounds(i), int_value(extent), int_value(size)
+            if count is not None and most is not None and known.within(0, most - count):
+                continue
             low = compare(BinaryOp.GE, i, 0)
             one = int_value(extent) == 1
             high = (

@@ -26,7 +26,8 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
-from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.interval import limits
+from tilelang.ir.node import Kind, Node
 from tilelang.ir.thread import Array, Kernel, Program
 from tilelang.ir.tile import Alloc, Block, For, Function, Launch, LoopKind, Parallel, Stmt, Store
 
@@ -72,9 +73,7 @@ def named(root: Node) -> Iterator[Any]:
         if hasattr(node, "name") and not isinstance(node, Function):
             yield node
         stack.extend(node.children())
-        for f in node.fields():
-            if f.metadata["kind"] is Kind.BINDS:
-                stack.extend(flat(getattr(node, f.name)))
+        stack.extend(node.defined())
 
 
 def renamed(body: Block, names: Names) -> Block:
@@ -157,8 +156,10 @@ def as_type(e: Expr, dtype: DType) -> Expr:
     if e.dtype == dtype:
         return e
     value = int_value(e)
-    if value is not None and dtype.is_integer and dtype.min <= value <= dtype.max:
-        return Const(value, dtype)
+    if value is not None and dtype.is_integer:
+        low, high = limits(dtype)
+        if low <= value <= high:
+            return Const(value, dtype)
     return Cast(e, dtype)
 
 
@@ -166,6 +167,8 @@ def _common(a: Expr | int, b: Expr | int) -> tuple[Expr, Expr]:
     like = b.dtype if isinstance(b, Expr) else INT32
     x = Const(a, like) if isinstance(a, int) else a
     y = Const(b, x.dtype) if isinstance(b, int) else b
+    if x.dtype == y.dtype:
+        return x, y
     wide = x.dtype if x.dtype.bits >= y.dtype.bits else y.dtype
     return as_type(x, wide), as_type(y, wide)
 
@@ -321,12 +324,12 @@ def map_statements(body: Block, on: OnStmt) -> Block:
 def map_bodies(stmt: Stmt, on: Callable[[Block], Block]) -> Stmt:
     """A statement with its blocks replaced."""
     changes: dict[str, Any] = {}
-    for f in stmt.fields():
-        if f.metadata["kind"] is Kind.BODY:
-            old = getattr(stmt, f.name)
+    for name, is_body in stmt.parts():
+        if is_body:
+            old = stmt.__dict__[name]
             new = on(old)
             if len(new) != len(old) or any(a is not b for a, b in zip(old, new, strict=True)):
-                changes[f.name] = new
+                changes[name] = new
     return stmt.with_(**changes) if changes else stmt
 
 

@@ -22,7 +22,7 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
-from tilelang.ir.node import Effect, Kind, Node
+from tilelang.ir.node import Effect, Node
 from tilelang.ir.special import ReducerUpdate
 from tilelang.ir.tile import (
     Alloc,
@@ -104,17 +104,19 @@ def in_lockstep(body: Block) -> bool:
 
 def blocks(stmt: Stmt) -> Iterator[Block]:
     """The blocks of a statement."""
-    for f in stmt.fields():
-        if f.metadata["kind"] is Kind.BODY:
-            yield getattr(stmt, f.name)
+    for name, is_body in stmt.parts():
+        if is_body:
+            yield stmt.__dict__[name]
 
 
 def statements(body: Block) -> Iterator[Stmt]:
     """Every statement at any depth, in program order."""
-    for stmt in body:
+    stack = list(reversed(body))
+    while stack:
+        stmt = stack.pop()
         yield stmt
-        for inner in blocks(stmt):
-            yield from statements(inner)
+        for inner in reversed(tuple(blocks(stmt))):
+            stack.extend(reversed(inner))
 
 
 # Variables of iterations -------------------------------------------------------------------------
@@ -261,9 +263,9 @@ class _Exposed:
 
 def own_nodes(stmt: Stmt) -> Iterator[Node]:
     """The nodes of a statement's own operands, without the statements inside it."""
-    for f in stmt.fields():
-        if f.metadata["kind"] is Kind.OPERAND:
-            value = getattr(stmt, f.name)
+    for name, is_body in stmt.parts():
+        if not is_body:
+            value = stmt.__dict__[name]
             for node in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType]
                 if isinstance(node, Node):
                     yield from node.walk()
