@@ -170,27 +170,59 @@ class _Host:
     def kernel(self, stmt: Any, env: dict[str, Any]) -> None:
         machine = Block(self, 1, env, {})
         grid = [range(int(machine.one(e))) for e in stmt.grid]
+        cluster = (*stmt.cluster, 1, 1, 1)
+        together = dict(stmt.attrs).get("cooperative", False)
+        groups: dict[Any, list[Block]] = {}
+        clusters: dict[Any, list[Block]] = {}
+        for at in itertools.product(*reversed(grid)):
+            where = tuple(i // n for i, n in zip(reversed(at), cluster, strict=False))
+            block = self.made(stmt, env, at)
+            block.peers = clusters.setdefault(where, [])
+            block.rank = len(block.peers)
+            block.peers.append(block)
+            groups.setdefault(None if together else where, []).append(block)
+        for blocks in groups.values():
+            for block in blocks:
+                block.launch = blocks
+            _run_together(blocks, stmt.body)
+
+    def made(self, stmt: Any, env: dict[str, Any], at: tuple[int, ...]) -> Block:
+        """One block, before it runs."""
         count = math.prod(stmt.block)
         outside = {p.name: env[p.name] for p in stmt.params if p.name in env}
-        for at in itertools.product(*reversed(grid)):
-            inside = dict(outside)
-            for v, i in zip(stmt.vars, reversed(at), strict=True):
-                inside[v.name] = np.asarray(i, v.type.numpy)
-            flat = np.arange(count)
-            for v, n in zip(stmt.thread_vars, stmt.block, strict=False):
-                inside[v.name] = (flat % n).astype(v.type.numpy)
-                flat = flat // n
-            block = Block(self, count, inside, {})
-            block.pool = np.full(stmt.shared, 0xFF, np.uint8)
-            block.pool_shadow = Shadow(stmt.shared)
-            block.unfenced = np.zeros(stmt.shared, bool)
-            block.wrote = np.full(stmt.shared, -1)
-            for name, m in outside.items():
-                if isinstance(m, Memory):
-                    inside[name] = Memory(m.values, m.dtype, Shadow(m.values.nbytes))
-            block.shadows = [m.shadow for m in inside.values() if isinstance(m, Memory)]
-            block.shadows.append(block.pool_shadow)
-            block.run(stmt.body)
+        inside = dict(outside)
+        for v, i in zip(stmt.vars, reversed(at), strict=True):
+            inside[v.name] = np.asarray(i, v.type.numpy)
+        flat = np.arange(count)
+        for v, n in zip(stmt.thread_vars, stmt.block, strict=False):
+            inside[v.name] = (flat % n).astype(v.type.numpy)
+            flat = flat // n
+        block = Block(self, count, inside, {})
+        block.pool = np.full(stmt.shared, 0xFF, np.uint8)
+        block.pool_shadow = Shadow(stmt.shared)
+        block.unfenced = np.zeros(stmt.shared, bool)
+        block.wrote = np.full(stmt.shared, -1)
+        for name, m in outside.items():
+            if isinstance(m, Memory):
+                inside[name] = Memory(m.values, m.dtype, Shadow(m.values.nbytes))
+        block.shadows = [m.shadow for m in inside.values() if isinstance(m, Memory)]
+        block.shadows.append(block.pool_shadow)
+        return block
+
+
+def _run_together(blocks: list[Block], body: Any) -> None:
+    """Blocks that may wait for each other, by turns."""
+    running = [(b, b.exec(body, np.ones(b.count, bool))) for b in blocks]
+    while running:
+        before, left = sum(b.progress for b in blocks), []
+        for block, steps in running:
+            if next(steps, steps) is steps:
+                block.finish()
+            else:
+                left.append((block, steps))
+        stuck = len(left) == len(running) and sum(b.progress for b in blocks) == before
+        assert not stuck, "a block waits for what nobody does"
+        running = left
 
 
 class Frame:
@@ -221,16 +253,18 @@ class Block:
         self.waiting: dict[int, np.ndarray] = {}
         self.state: dict[str, Any] = {}
         self.progress = 0
+        # The blocks of the cluster by rank, the place in it, and the blocks that run meanwhile.
+        self.peers: list[Block] = [self]
+        self.rank = 0
+        self.launch: list[Block] = [self]
 
     def one(self, e: Any) -> Any:
         """The value of an expression at host level."""
         found = np.asarray(self.eval(e, np.ones(self.count, bool)))
         return found.reshape(-1)[0]
 
-    def run(self, body: Any) -> None:
-        mask = np.ones(self.count, bool)
-        for _ in self.exec(body, mask):
-            raise AssertionError("the block waits for what nobody does")
+    def finish(self) -> None:
+        """What must hold when the block has ended."""
         left = [k for k in self.state if isinstance(k, tuple) and k[0] == "bulk" and self.state[k]]
         assert not left, "a store is in no group"
         for key in [k for k in self.state if isinstance(k, tuple) and k[0] == "bulk groups"]:
@@ -291,7 +325,7 @@ class Block:
         out = np.zeros(self.count, bool)
         frames = self.frames
         while running:
-            before = self.progress
+            before = sum(b.progress for b in self.launch)
             moved = False
             for arm in list(running):
                 self.frames = arm[2]
@@ -302,7 +336,7 @@ class Block:
                     running.remove(arm)
                     moved = True
                 arm[2] = self.frames
-            if running and not moved and self.progress == before:
+            if running and not moved and sum(b.progress for b in self.launch) == before:
                 self.frames = frames
                 yield
         self.frames = frames
@@ -489,8 +523,14 @@ class Block:
         self.env[stmt.array.name] = Memory(view, stmt.array.type, memory.shadow, start)
 
     def address(self, e: Any, mask: np.ndarray) -> tuple[str, Any]:
-        """The array and index that an address names."""
-        assert type(e).__name__ == "Addr", "an address that is computed"
+        """The array and index that an address names; a number names a place in a block of the
+        cluster.
+        """
+        if type(e).__name__ != "Addr":
+            number = int(np.broadcast_to(self.eval(e, mask), (self.count,))[mask][0])
+            peer = self.peers[(number >> 32) - 1]
+            self.env["a peer"] = Memory(peer.pool, DType("uint8"), None)
+            return "a peer", np.asarray(number & 0xFFFFFFFF)
         return e.array.name, self.eval(e.index, mask)
 
     # Expressions ---------------------------------------------------------------------------------

@@ -400,10 +400,15 @@ def tensor_copy(m: Any, stmt: Any, mask: np.ndarray) -> None:
         tensor_store(m, stmt, mask)
         return
     dst, bar = stmt.outs
-    for t, there, inside, here, raw in _box(m, stmt, dst, list(stmt.ins[1:]), mask):
-        m.pool[here] = np.where(inside, raw[np.where(inside, there, 0)], 0)
+    at, to = list(stmt.ins[1:]), [m]
+    if stmt.row.endswith(".multicast"):
+        blocks = int(np.asarray(m.eval(at.pop(), mask)).reshape(-1)[0])
+        to = [p for k, p in enumerate(m.peers) if blocks >> k & 1]
+    for t, there, inside, here, raw in _box(m, stmt, dst, at, mask):
         key = _mbarrier(m, bar, t, mask)
-        m.state["mbarriers"][key].step(m, 0, -here.size)
+        for peer in to:
+            peer.pool[here] = np.where(inside, raw[np.where(inside, there, 0)], 0)
+            peer.state["mbarriers"][key].step(peer, 0, -here.size)
 
 
 def tensor_store(m: Any, stmt: Any, mask: np.ndarray) -> None:
@@ -451,6 +456,85 @@ def fence(m: Any, stmt: Any, mask: np.ndarray) -> None:
 
 def nothing(m: Any, stmt: Any, mask: np.ndarray) -> None:
     """Fences, and moves of registers."""
+
+
+# Clusters and grids -------------------------------------------------------------------------------
+
+
+def _cta(m: Any, e: Any, mask: np.ndarray, t: int) -> Any:
+    return m.peers[int(m.spread(m.eval(e, mask), DType("int32"))[t])]
+
+
+def remote_arrive(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """Arrivals at the same barrier of another block, with the bytes that it is to expect."""
+    *size, cta = stmt.ins
+    for t in m.threads[mask]:
+        peer = _cta(m, cta, mask, t)
+        count = int(m.spread(m.eval(size[0], mask), DType("int32"))[t]) if size else 0
+        peer.state["mbarriers"][_mbarrier(m, stmt.outs[0], t, mask)].step(peer, 1, count)
+        m.progress += 1
+
+
+def bulk_cluster(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """Bytes into the same place of another block, which complete on its barrier."""
+    (dst, bar), (src, size, cta) = stmt.outs, stmt.ins
+    for t in m.threads[mask]:
+        peer = _cta(m, cta, mask, t)
+        count = int(m.spread(m.eval(size, mask), DType("int32"))[t])
+        item = src.array.type.bytes
+        first, last = (
+            m.env[x.array.name].start + int(m.slot(x, mask)[t]) * item for x in (src, dst)
+        )
+        assert not (first % 16 or last % 16 or count % 16), "a bulk copy is not aligned"
+        here = first + np.arange(count)
+        assert not m.unfenced[here].any(), "a tile is copied that no fence has ordered"
+        if m.host.races:
+            m.pool_shadow.on_read(here, np.full(count, t), src.array.name)
+        peer.pool[last : last + count] = m.pool[here]
+        peer.state["mbarriers"][_mbarrier(m, bar, t, mask)].step(peer, 0, -count)
+        m.progress += 1
+
+
+def mapa(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    src, cta = stmt.ins
+    first = m.env[src.array.name].start + m.slot(src, mask) * src.array.type.bytes
+    rank = m.spread(m.eval(cta, mask), DType("int32")).astype(np.int64)
+    assert (rank[mask] < len(m.peers)).all(), "no such block in the cluster"
+    value = ((rank + 1) << 32 | first).astype(np.uint64)
+    m.set(stmt.results[0].name, value, mask, stmt.results[0].type)
+
+
+def cluster_arrive(m: Any, stmt: Any, mask: np.ndarray) -> None:
+    """Threads arrive at the barrier of the cluster; it is complete when all have."""
+    here = m.state.setdefault("cluster arrived", np.zeros(m.count, bool))
+    assert not (here & mask).any(), "a thread arrives twice at the barrier of the cluster"
+    here |= mask
+    m.state["cluster waits for"] = m.state.get("cluster phase", 0)
+    m.progress += 1
+    arrived = [p.state.get("cluster arrived", np.zeros(p.count, bool)) for p in m.peers]
+    if all((a | p.returned).all() for a, p in zip(arrived, m.peers, strict=True)):
+        for a, p in zip(arrived, m.peers, strict=True):
+            a[:] = False
+            p.state["cluster phase"] = p.state.get("cluster phase", 0) + 1
+            p.barrier()
+
+
+def cluster_wait(m: Any, stmt: Any, mask: np.ndarray) -> Iterator[None]:
+    phase = m.state["cluster waits for"]
+    while m.state.get("cluster phase", 0) == phase:
+        yield
+    m.last = mask
+
+
+def grid_sync(m: Any, stmt: Any, mask: np.ndarray) -> Iterator[None]:
+    """All blocks of the launch, each with all of its threads."""
+    assert mask.all(), "not all threads of the block are here"
+    phase = m.state["grid"] = m.state.get("grid", 0) + 1
+    m.progress += 1
+    m.barrier()
+    while any(p.state.get("grid", 0) < phase for p in m.launch):
+        yield
+    m.last = mask
 
 
 # wgmma --------------------------------------------------------------------------------------------
@@ -579,6 +663,14 @@ def wgmma_wait(m: Any, stmt: Any, mask: np.ndarray) -> None:
 
 
 ROW_MEANINGS: dict[str, Any] = {
+    "mbarrier.arrive.cluster": remote_arrive,
+    "mbarrier.arrive.expect_tx.cluster": remote_arrive,
+    "cp.async.bulk.cluster": bulk_cluster,
+    "mapa": mapa,
+    "barrier.cluster.arrive": cluster_arrive,
+    "barrier.cluster.arrive.relaxed": cluster_arrive,
+    "barrier.cluster.wait": cluster_wait,
+    "grid.sync": grid_sync,
     "mbarrier.*": mbarrier,
     "cp.async.bulk.tensor.*": tensor_copy,
     "cp.async.bulk.commit_group": bulk_commit,

@@ -212,9 +212,8 @@ def test_bytes_expected_by_hand_are_those_that_arrive():
     assert "mbarrier.arrive.expect_tx" in rows_of(program)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("columns", [8, 7])
-def test_cp_async_arrives_at_an_mbarrier(arch, columns):
+def test_cp_async_arrives_at_an_mbarrier(columns):
     """Pieces that no cp.async copies are plain stores, and arrive all the same."""
 
     @T.prim_func
@@ -232,7 +231,7 @@ def test_cp_async_arrives_at_an_mbarrier(arch, columns):
             T.ptx_wait_group(0)
 
     a = integers(3, 32, 8)
-    program = check_gpu(kernel, arch=arch, A=a, B=np.zeros((3, 64), np.float32))
+    program = check_gpu(kernel, A=a, B=np.zeros((3, 64), np.float32))
     rows = rows_of(program)
     assert "cp.async.mbarrier.arrive.noinc" in rows
     assert ("cp.async.ca.8" in rows) == (columns == 8)
@@ -317,8 +316,7 @@ def test_a_pipeline_in_which_the_author_counts_groups_is_left_as_it_is():
 
 
 @pytest.mark.parametrize("depth", [0, 32, 200])
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-def test_a_product_goes_on_while_the_next_tile_comes(depth, arch):
+def test_a_product_goes_on_while_the_next_tile_comes(depth):
     @T.prim_func
     def kernel(
         A: T.Tensor((100, depth), "float16"),
@@ -333,19 +331,19 @@ def test_a_product_goes_on_while_the_next_tile_comes(depth, arch):
             for k in T.serial(T.ceildiv(depth, 32)):
                 T.copy(A[by * 64 : by * 64 + 64, k * 32 : k * 32 + 32], a[k % 2, :, :])
                 T.copy(B[k * 32 : k * 32 + 32, bx * 64 : bx * 64 + 64], b[k % 2, :, :])
-                (T.gemm if arch == "sm_80" else T.wgmma_gemm)(a[k % 2, :, :], b[k % 2, :, :], c)
+                T.wgmma_gemm(a[k % 2, :, :], b[k % 2, :, :], c)
                 T.wait_wgmma(1)
             T.wait_wgmma(0)
             T.copy(c, C[by * 64, bx * 64])
 
     args = {"A": integers(100, depth), "B": integers(depth, 72)}
-    program = check_gpu(kernel, arch=arch, C=np.zeros((100, 72), np.float32), **args)
+    program = check_gpu(kernel, C=np.zeros((100, 72), np.float32), **args)
     waits = [
         dict(n.imm)["count"]
         for n in program.walk()
         if isinstance(n, Instr) and n.row == "wgmma.wait_group"
     ]
-    assert waits == ([] if arch == "sm_80" else [1, 0] if depth else [0])
+    assert waits == ([1, 0] if depth else [0])
 
 
 def test_two_accumulators_of_which_the_older_is_read_first():

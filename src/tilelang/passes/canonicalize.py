@@ -50,7 +50,6 @@ from tilelang.passes.build import (
     Names,
     literal,
     loops_over,
-    map_launches,
     map_statements,
     place,
     serial,
@@ -139,7 +138,22 @@ def canonicalize_threads(fn: Function, target: Target) -> Function:
             return (stmt.with_(body=map_statements(stmt.body, _at_once)),)
         return None if isinstance(stmt, kept) else _plain(stmt, names)
 
-    return map_launches(fn, lambda body: map_statements(body, one))
+    def launch(stmt: Stmt) -> Block | None:
+        if not isinstance(stmt, Launch):
+            return None
+        body = stmt.body
+        if math.prod(stmt.cluster) == 1:
+            body = map_statements(body, _without_pair)
+        return (stmt.with_(body=map_statements(body, one)),)
+
+    return fn.with_(body=map_statements(fn.body, launch))
+
+
+def _without_pair(stmt: Stmt) -> Block | None:
+    """What is of a cluster where that has one block, but for copies that complete on mbarriers."""
+    if isinstance(stmt, TmaCopy):
+        return (stmt.with_(cluster_mask=0),) if stmt.cluster_mask else None
+    return _without_cluster(stmt)
 
 
 def _at_once(stmt: Stmt) -> Block | None:

@@ -237,6 +237,7 @@ class Lowering:
             thread_vars,
             lowered,
             cluster=stmt.cluster if self.many else (),
+            attrs=_attrs(lowered),
             loc=stmt.loc,
         )
         order = [p.name for p in self.fn.params] + [v.name for v in self.fn.dynamic]
@@ -395,7 +396,7 @@ class Lowering:
         if memory is Memory.GLOBAL:
             array = Array(b.name, b.dtype.base, size, align=ON_CHIP_ALIGN)
             self.places[b.name] = self.placed(b, array)
-            return (*room_for(stmt, size), Declare(array, loc=stmt.loc))
+            return (*room_for(stmt, size), Declare(array, init=stmt.init, loc=stmt.loc))
         count = int_value(size)
         if count is None:
             raise error(
@@ -619,6 +620,15 @@ class Lowering:
 
 
 # Parts -------------------------------------------------------------------------------------------
+
+
+def _attrs(body: Block) -> tuple[tuple[str, bool], ...]:
+    """What a launch has to allow for: all blocks at the same time, or a beginning before the kernel
+    in front has ended.
+    """
+    rows = {s.row for s in _statements(body) if isinstance(s, Instr)}
+    found = (("cooperative", "grid.sync"), ("pdl", "griddepcontrol.wait"))
+    return tuple((name, True) for name, row in found if row in rows)
 
 
 def _statements(body: Block) -> Iterator[Stmt]:

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 
 from tilelang.dtypes import DType
-from tilelang.ir.expr import Buffer, Expr, Region, Unary, UnaryOp, const
+from tilelang.ir.expr import Buffer, Const, Expr, Region, Unary, UnaryOp, const
 from tilelang.ir.node import Node
 from tilelang.ir.special import Collective, TestElements
 from tilelang.ir.sync import (
@@ -23,6 +23,8 @@ from tilelang.ir.sync import (
     AsyncCopy,
     AsyncGemm,
     AsyncUnit,
+    ClusterBarrier,
+    CopyCluster,
     CpAsyncArrive,
     Fence,
     LaunchDependency,
@@ -30,6 +32,7 @@ from tilelang.ir.sync import (
     MbarExpectTx,
     MbarWait,
     MmaArrive,
+    SyncGrid,
     TmaCopy,
     TmaStoreArrive,
     TmaStoreWait,
@@ -57,6 +60,7 @@ from tilelang.passes.build import Names, as_type, both, map_bodies, map_statemen
 from tilelang.passes.issue import Arm, Issue
 from tilelang.passes.lower_copies import is_single, view_roots
 from tilelang.passes.lower_parallel import statements
+from tilelang.passes.simt.clusters import Clusters, is_remote, placement_key
 from tilelang.passes.simt.conflicts import Unknown, number
 from tilelang.passes.simt.explicit_copies import U64, ExplicitCopies, bits
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted, refused
@@ -65,6 +69,8 @@ from tilelang.passes.varying import Varying
 from tilelang.scopes import Memory
 
 I32 = DType("int32")
+
+_BARRIERS = (Memory.BARRIER, Memory.CLUSTER_BARRIER)
 
 _DEPENDENCY = {"trigger": "launch_dependents", "sync": "wait"}
 
@@ -85,9 +91,12 @@ def find_arms(fn: Function, target: Target) -> Function:
         if not isinstance(stmt, Launch):
             return None
         threads = Threads(fn, stmt, names, roots)
-        body = _Arms(threads, target).lower()
+        made = _Arms(threads, target)
+        body = made.lower()
         notes.extend(threads.notes)
-        return (stmt.with_(body=body),)
+        counter = made.clusters.counter
+        before = () if counter is None else (Alloc(counter, init=Const(0, counter.dtype)),)
+        return (*before, stmt.with_(body=body))
 
     return noted(fn.with_(body=map_statements(fn.body, one)), notes)
 
@@ -98,7 +107,8 @@ class _Arms:
     def __init__(self, threads: Threads, target: Target) -> None:
         self.t = self.part = threads
         self.target = target
-        self.copies = ExplicitCopies(threads, target)
+        self.clusters = Clusters(threads)
+        self.copies = ExplicitCopies(threads, target, self.clusters)
         self.registers = Registers(threads, target)
         launch = threads.launch
         axes = list(zip(launch.thread_vars, threads.extents, strict=True))
@@ -113,7 +123,12 @@ class _Arms:
     def lower(self) -> Block:
         """The body of the launch."""
         body = self.registers.kept(self.block(self.t.launch.body, ()))
-        return (*self.copies.before(), *body, *self.copies.after())
+        for name, found in self.copies.chosen.items():
+            other = self.clusters.placed.get(name)
+            if other is not None and placement_key(other) != found.placement.key():
+                raise refused(found.tile, f"moving {name} both by rows and as a tile")
+        before = (*self.copies.before(), *self.clusters.before())
+        return (*before, *body, *self.copies.after(), *self.clusters.after())
 
     def arm(self, body: Block, first: int, count: int, stmt: Stmt) -> Arm:
         """Statements of a range of threads."""
@@ -157,7 +172,7 @@ class _Arms:
         """What the author waits for, or moves between warpgroups; None for other statements."""
         made: Block | None = None
         match stmt:
-            case Alloc() if self.t.memory(stmt.buffer) is Memory.BARRIER:
+            case Alloc() if self.t.memory(stmt.buffer) in _BARRIERS:
                 made = self.barriers(stmt)
             case MbarArrive() | MbarExpectTx() | MbarWait():
                 made = (self.step(stmt),)
@@ -169,6 +184,13 @@ class _Arms:
                 made = (fence, arrive)
             case TmaCopy():
                 made = self.copies.lower(stmt, self.part)
+            case ClusterBarrier():
+                made = self.clusters.barrier(stmt)
+            case SyncGrid():
+                made = self.clusters.grid(stmt, self.part)
+            case CopyCluster():
+                at = None if stmt.remote_barrier is None else bits(stmt.remote_barrier)
+                made = self.clusters.copy(stmt, at, self.part)
             case TmaStoreArrive() | TmaStoreWait() | Fence() | LaunchDependency():
                 made = self.issued(stmt)
             case AsyncGemm(barrier=Region() as barrier) | MmaArrive(barrier=barrier):
@@ -263,20 +285,20 @@ class _Arms:
         return (
             Alloc(buffer, loc=stmt.loc),
             If(self.t.first(), (*steps, fence), loc=stmt.loc),
-            SyncThreads(loc=stmt.loc),
+            *self.clusters.begun(stmt),
         )
 
     def step(self, stmt: MbarArrive | MbarExpectTx | MbarWait) -> Stmt:
         """An arrival or wait by each thread that gets there."""
         at = bits(stmt.barrier)
         if isinstance(stmt, MbarWait):
-            parity = as_type(stmt.parity, I32)
-            return Issue("mbarrier.try_wait.parity", (), (at, parity), loc=stmt.loc)
+            row = "mbarrier.try_wait.parity" + ".cluster" * is_remote(self.t, stmt.barrier)
+            return Issue(row, (), (at, as_type(stmt.parity, I32)), loc=stmt.loc)
         if isinstance(stmt, MbarExpectTx):
             size = as_type(stmt.tx_bytes, I32)
             return Issue("mbarrier.expect_tx", (at,), (size,), loc=stmt.loc)
-        if stmt.cta is not None:
-            raise refused(stmt, "an arrival at an mbarrier of another block")
+        if stmt.cta is not None and not self.clusters.alone:
+            return self.clusters.arrive(stmt, at)
         if stmt.tx_bytes is not None:
             size = as_type(stmt.tx_bytes, I32)
             return Issue("mbarrier.arrive.expect_tx", (at,), (size,), loc=stmt.loc)

@@ -19,6 +19,7 @@ from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import compare
 from tilelang.passes.issue import FED, Issue
 from tilelang.passes.lower_parallel import own_nodes, statements, written
+from tilelang.passes.simt.clusters import Clusters
 from tilelang.passes.simt.launch import Threads, refused
 from tilelang.passes.simt.switches import is_off
 from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie
@@ -30,8 +31,8 @@ U64 = DType("uint64")
 class ExplicitCopies:
     """The tensor copies of one launch."""
 
-    def __init__(self, t: Threads, target: Target) -> None:
-        self.t = t
+    def __init__(self, t: Threads, target: Target, clusters: Clusters) -> None:
+        self.t, self.clusters = t, clusters
         self.possible = target.supports(Capability.TMA) and not is_off(t.fn, "tma")
         body = t.launch.body
         self.params = {p.buffer.name for p in t.fn.params if p.buffer is not None and not p.pointer}
@@ -70,12 +71,12 @@ class ExplicitCopies:
 
     def lower(self, stmt: TmaCopy, part: Threads) -> Block:
         """One copy by the threads of a part."""
-        if stmt.cluster_mask:
-            raise refused(stmt, "T.tma_copy to other blocks of a cluster")
         load = stmt.barrier is not None
         tile, place = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
         found = boxes(tile, place)
         fault = next(chain(self.faults(found, load=load), self.tile_faults(found)), None)
+        if fault is not None and self.is_shared(stmt):
+            raise refused(stmt, f"T.tma_copy to several blocks of a cluster, where {fault},")
         if fault is not None or isinstance(found, str):
             self.t.note("declined", f"T.tma_copy is done by the threads at once: {fault}", stmt.loc)
             return self.at_once(stmt, part)
@@ -87,8 +88,32 @@ class ExplicitCopies:
             return self.store(stmt, found, part, leader, imm)
         bar = bits(stmt.barrier)
         expected = Issue("mbarrier.expect_tx", (bar,), (const(found.bytes),), loc=stmt.loc)
-        body = (expected, *found.loads(bar, stmt, imm))
+        if self.is_shared(stmt):
+            body = self.shared(stmt, found, bar, imm)
+        else:
+            body = found.loads(bar, stmt, imm)
+        body = (expected, *body)
         return body if leader is None else (If(leader, body, loc=stmt.loc),)
+
+    def is_shared(self, stmt: TmaCopy) -> bool:
+        """Whether several blocks receive a tile."""
+        return stmt.cluster_mask.bit_count() > 1 and not self.clusters.alone
+
+    def shared(
+        self, stmt: TmaCopy, found: Boxes, bar: Region, imm: tuple[tuple[str, str], ...]
+    ) -> Block:
+        """A load that the blocks of a mask receive: the first of them issues it, each expects its
+        bytes. A block outside of the mask loads for itself.
+        """
+        mask, rank = stmt.cluster_mask, self.clusters.rank()
+        first = (mask & -mask).bit_length() - 1
+        mine = compare(BinaryOp.EQ, rank, first)
+        once = If(mine, found.loads(bar, stmt, imm, blocks=mask), loc=stmt.loc)
+        shifted = Binary(BinaryOp.SHR, const(mask), rank)
+        named = compare(BinaryOp.EQ, Binary(BinaryOp.BITAND, shifted, const(1)), 1)
+        if mask == (1 << self.clusters.size) - 1:
+            return (once,)
+        return (If(named, (once,), orelse=found.loads(bar, stmt, imm), loc=stmt.loc),)
 
     def store(
         self,

@@ -105,8 +105,10 @@ def persistent(fn: Function, target: Target) -> Function:
         threads = Threads(fn, stmt, names, roots)
         loops = [s for s in statements(stmt.body) if isinstance(s, Pipelined)]
         tiles = math.prod(int_value(e) or 0 for e in stmt.grid)
-        if tiles <= cores or not any(
-            isinstance(s, Gemm) for p in loops for s in statements(p.body)
+        if (
+            math.prod(stmt.cluster) > 1
+            or tiles <= cores
+            or not any(isinstance(s, Gemm) for p in loops for s in statements(p.body))
         ):
             return None
         why = next(_faults(stmt, loops, threads, target), None)

@@ -203,7 +203,8 @@ class _Kernel:
     def is_barrier(self, stmt: Instr) -> bool:
         """Whether all threads meet here."""
         imm = dict(stmt.imm)
-        return stmt.row in ("barrier.sync", *BLOCK_WIDE) and imm.get("threads") == self.count
+        block = stmt.row in ("barrier.sync", *BLOCK_WIDE) and imm.get("threads") == self.count
+        return block or stmt.row == "grid.sync"
 
     def has_barrier(self, stmt: Stmt) -> bool:
         """Whether there is a barrier of the author's inside, or a wait for copies."""

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tilelang.dtypes import DType
-from tilelang.ir.expr import Buffer, Expr, Region, const, int_value
+from tilelang.ir.expr import Buffer, Const, Expr, Region, const, int_value
 from tilelang.ir.tile import Annotate, Block, Stmt
 from tilelang.layout.placement import GROUP, Placement, paneled
 from tilelang.passes.build import as_type, plus, static_extents
@@ -90,11 +90,14 @@ class Boxes:
             part = Region(self.tile.buffer, tuple(mins), tuple(sizes), loc=self.tile.loc)
             yield kind, part, tuple(reversed(at))
 
-    def loads(self, barrier: Region, stmt: Stmt, imm: Immediates = ()) -> Block:
-        """The copies into shared memory, which complete on an mbarrier."""
-        row = f"cp.async.bulk.tensor.{self.place.buffer.rank}d.load"
+    def loads(self, barrier: Region, stmt: Stmt, imm: Immediates = (), blocks: int = 0) -> Block:
+        """The copies into shared memory, which complete on an mbarrier; `blocks` is the mask of
+        those of a cluster that receive them, 0 for the block itself.
+        """
+        row = f"cp.async.bulk.tensor.{self.place.buffer.rank}d.load" + ".multicast" * (blocks > 0)
+        more = (Const(blocks, DType("uint16")),) if blocks else ()
         return tuple(
-            Issue(row, (part, barrier), (kind, *at), imm=imm, loc=stmt.loc)
+            Issue(row, (part, barrier), (kind, *at, *more), imm=imm, loc=stmt.loc)
             for kind, part, at in self.parts()
         )
 

@@ -219,6 +219,8 @@ class _Specialize:
             return "a loop may be left before its end"
         if isinstance(s, While) and not self.ahead.knows(s.cond):
             return "how often a loop runs depends on what the kernel computes"
+        if isinstance(s, Issue) and s.row.startswith(("barrier.cluster", "grid.sync")):
+            return "threads meet others than those of the block"
         if isinstance(s, Arm) or (isinstance(s, SyncThreads) and s.barrier_id is not None):
             return "the author has given threads roles of their own"
         return None

@@ -324,7 +324,19 @@ def _remote(bits: int) -> Iterator[InstrRow]:
     )
 
 
-REMOTE = [*_remote(32), *_remote(64)]
+REMOTE = [
+    *_remote(32),
+    *_remote(64),
+    ptx(
+        "mapa",
+        "mapa; cvta",
+        "{{ .reg .b32 a; .reg .b64 b; mapa.shared::cluster.u32 a, {src}, {cta};"
+        " cvt.u64.u32 b, a; cvta.shared::cluster.u64 {address}, b; }}",
+        Capability.CLUSTER,
+        ins=(slot("src", count=1), value("cta", *COUNTS)),
+        results=(result("address", "uint64"),),
+    ),
+]
 """The element at the same place in the shared memory of block `cta` of the cluster."""
 
 COPIES: dict[str, InstrRow] = table([*CP_ASYNC, *BULK, *TMA, *REMOTE])
