@@ -38,9 +38,9 @@ class Phases:
         self._arriving = Edge(self.team)
         self.phase += 1
 
-    def take(self, actors: Actors) -> None:
+    def take(self, actors: Actors, by: object = None) -> None:
         """These actors have waited for the phase that was over last."""
-        self.team.acquire(actors, self.over)
+        self.team.acquire(actors, self.over, by)
 
 
 @dataclass

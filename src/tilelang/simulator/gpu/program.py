@@ -45,9 +45,14 @@ from tilelang.simulator.gpu.launch import Prepared, launch, prepare
 from tilelang.simulator.gpu.maps import TensorView
 from tilelang.simulator.gpu.tensor_memory import clocks_of
 from tilelang.simulator.machine import Memory, Report, Schedule, Scheduler, Shadow
+from tilelang.simulator.machine.report import Site
 
 _GAP = 1 << 20
 """The distance between arrays of global memory, so that no access outside hits another one."""
+
+
+Order = tuple[Site, Site, int, str]
+"""Two accesses in conflict, the path to memory of the second, and what orders them."""
 
 
 class SimulatedProgram:
@@ -76,6 +81,14 @@ class SimulatedProgram:
         """Run it under a schedule, and give what is found."""
         found, stopped = self._run(args, schedule)
         return found if stopped is None else [*found, *stopped.diagnostics]
+
+    def orders(self, args: Mapping[str, Any], schedule: Schedule) -> set[Order]:
+        """What orders the accesses in conflict of a run: slow, for those who look for it."""
+        run = _Call(self, args, schedule, traced=True)
+        with np.errstate(all="ignore"):
+            run.statements(self.program.body)
+        sites = run.report.sites
+        return {(sites[a], sites[b], path, by) for a, b, path, by in run.report.orders}
 
     def _run(
         self, args: Mapping[str, Any], schedule: Schedule
@@ -109,9 +122,15 @@ class _Call:
     """One call: the values of names at host level."""
 
     def __init__(
-        self, program: SimulatedProgram, args: Mapping[str, Any], schedule: Schedule
+        self,
+        program: SimulatedProgram,
+        args: Mapping[str, Any],
+        schedule: Schedule,
+        *,
+        traced: bool = False,
     ) -> None:
         self.of = program
+        self.traced = traced
         self.schedule = schedule
         self.report = Report()
         self.memories: list[Memory] = []
@@ -188,6 +207,7 @@ class _Call:
         prepared = self.of.prepared[stmt.name]
         self.report.begin(prepared.code.sites)
         clocks = clocks_of(stmt)
+        clocks.traced = self.traced
         machine = Machine(self.report, clocks, Scheduler(self.schedule), self.memories)
         grid = [int(self.value(e)) for e in stmt.grid]
         given = {p.name: self.names[p.name] for p in stmt.params if p.name in self.names}

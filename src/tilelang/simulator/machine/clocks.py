@@ -37,11 +37,15 @@ _FIRST_ROWS = 64
 
 
 class Clocks:
-    """The teams of a launch. What an actor knows of the path `private` it never hands over."""
+    """The teams of a launch. What an actor knows of the path `private` it never hands over.
+
+    Where it is `traced`, teams remember by what each actor knows of each other one.
+    """
 
     def __init__(self, paths: int = 1, private: int | None = None) -> None:
         self.paths = paths
         self.private = private
+        self.traced = False
         self.teams: dict[int, Team] = {}
         self._next = 1
 
@@ -50,6 +54,8 @@ class Clocks:
         if self._next > 0x7FFF:
             raise InternalError("a simulated launch of more than 32,767 teams")
         made = self.teams[self._next] = Team(self._next, self.paths, title)
+        if self.traced:
+            made.via = np.zeros(made.rows.shape, np.int32)
         made.private = self.private
         self._next += 1
         return made
@@ -74,6 +80,8 @@ class Team:
         self.groups: Actors = np.zeros(_FIRST_ROWS, np.int64)
         self.group_count = 0
         self.far: dict[int, int] = {}
+        self.via: npt.NDArray[np.int32] | None = None
+        self.causes: list[str] = [""]
         self._labels: list[tuple[int, int, Callable[[int], str]]] = []
         self._ended: list[int] = []
 
@@ -104,6 +112,10 @@ class Team:
         rows = np.zeros((self.paths, size, size), np.int32)
         rows[:, :old, :old] = self.rows
         self.rows = rows
+        if self.via is not None:
+            via = np.zeros(rows.shape, np.int32)
+            via[:, :old, :old] = self.via
+            self.via = via
         self.epochs = np.concatenate([self.epochs, np.zeros(size - old, np.int64)])
         self.groups = np.concatenate([self.groups, np.zeros(size - old, np.int64)])
 
@@ -134,11 +146,23 @@ class Team:
             made[self.private] = 0
         return made
 
-    def acquire(self, actors: Actors, clock: Clock) -> None:
-        """These actors now know what was handed over."""
+    def acquire(self, actors: Actors, clock: Clock, by: object = None) -> None:
+        """These actors now know what was handed over. `by` names what tells them, for traces."""
         width = clock.shape[1]
         known = self.rows[:, actors, :width]
-        self.rows[:, actors, :width] = np.maximum(known, clock[:, None, :])
+        told = clock[:, None, :]
+        if self.via is not None:
+            self.via[:, actors, :width] = np.where(
+                told > known, self._cause(by), self.via[:, actors, :width]
+            )
+        self.rows[:, actors, :width] = np.maximum(known, told)
+
+    def _cause(self, by: object) -> int:
+        """The number of a cause."""
+        text = str(by or "the machine")
+        if text not in self.causes:
+            self.causes.append(text)
+        return self.causes.index(text)
 
     def _advance(self, actors: Actors) -> None:
         """What these actors do from now on is not covered by what they have handed over."""
@@ -146,19 +170,29 @@ class Team:
         self.epochs[actors] = self.tick
         self.rows[0, actors, actors] = self.tick
 
-    def fence(self, path: int, actors: Actors) -> None:
+    def fence(self, path: int, actors: Actors, by: object = None) -> None:
         """What these actors know of path 0 is visible to `path`, for all who learn of this."""
+        if self.via is not None:
+            more = self.rows[0, actors] > self.rows[path, actors]
+            self.via[path, actors] = np.where(more, self._cause(by), self.via[path, actors])
         self.rows[path, actors] = np.maximum(self.rows[path, actors], self.rows[0, actors])
         self._advance(actors)
 
-    def learn(self, actors: Actors, others: Actors, epochs: Any) -> None:
+    def learn(self, actors: Actors, others: Actors, epochs: Any, by: object = None) -> None:
         """These actors learn of what `others`, one for each of them, did up to their `epochs`."""
+        if self.via is not None:
+            more = self.rows[:, actors, others] < np.asarray(epochs)
+            before = self.via[:, actors, others]
+            self.via[:, actors, others] = np.where(more, self._cause(by), before)
         known = self.rows[:, actors, others]
         self.rows[:, actors, others] = np.maximum(known, np.asarray(epochs))
 
-    def meet(self, actors: Actors) -> None:
+    def meet(self, actors: Actors, by: object = None) -> None:
         """Actors in rows: those of a row meet, and know what any of them knew."""
         known = self.rows[:, actors].max(axis=2)
+        if self.via is not None:
+            more = known[:, :, None] > self.rows[:, actors]
+            self.via[:, actors] = np.where(more, self._cause(by), self.via[:, actors])
         own = None if self.private is None else self.rows[self.private, actors].copy()
         self.rows[:, actors] = known[:, :, None]
         if own is not None:
@@ -181,6 +215,8 @@ class Team:
         else:
             self._labels = [x for x in self._labels if x[0] != actor or x[1] != actor + 1]
             self._labels.append((actor, actor + 1, lambda _: label))
+        if self.via is not None:
+            self.via[:, actor] = self.via[:, together[0]]
         known = self.rows[:, issuers].max(axis=issuers.ndim)
         self.rows[:, actor] = known if issuers.ndim == 1 else known.min(axis=1)
         self._advance(together)
@@ -198,6 +234,8 @@ class Team:
         its epoch is given.
         """
         known = self.rows[:, actors]
+        if self.via is not None:
+            self.via[:, actors] = self.via[:, issuers]
         self.rows[:, actors] = np.maximum(known, self.rows[:, issuers])
         self._advance(issuers)
         return self.start(actors, path)
@@ -244,6 +282,13 @@ class Team:
                 missing |= (team == number) & (epoch > self.far.get(int(number), 0))
         return missing
 
+    def cause(self, observer: int, stamp: int, path: int) -> str:
+        """By what an observer knows of an access, where that is traced; empty for its own."""
+        actor = stamp >> _ACTOR & _LOW16
+        if self.via is None or stamp >> _TEAM != self.number or actor == observer:
+            return ""
+        return self.causes[int(self.via[path, observer, actor])]
+
     # Between teams -------------------------------------------------------------------------------
 
     def publish(self) -> dict[int, int]:
@@ -282,9 +327,9 @@ class Edge:
         wide = max(clock.shape[1], self.clock.shape[1])
         self.clock = np.maximum(_padded(self.clock, wide), _padded(clock, wide))
 
-    def take(self, actors: Actors) -> None:
+    def take(self, actors: Actors, by: object = None) -> None:
         """The wait of these actors is over."""
-        self.team.acquire(actors, self.clock)
+        self.team.acquire(actors, self.clock, by)
 
 
 def _padded(clock: Clock, width: int) -> Clock:

@@ -35,6 +35,10 @@ class Report:
         self.sites: list[Site] = [Site(None, "what the host has written")]
         self._numbers: dict[Site, int] = {self.sites[0]: 0}
         self._seen: set[tuple[Any, ...]] = set()
+        self.orders: set[tuple[int, int, int, str]] = set()
+        """Where clocks are traced: the sites of two accesses in conflict, the path of the second,
+        and what orders them.
+        """
 
     def begin(self, sites: Sequence[Site]) -> None:
         """A program starts whose accesses name these sites by number, from 0 on."""

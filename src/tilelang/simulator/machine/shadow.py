@@ -180,6 +180,8 @@ class Shadow:
         stamps: Stamps,
         same: Callable[[], Mask] | None = None,
     ) -> None:
+        if who.team.via is not None:
+            self._trace(who, actors, stamps, self.sites[at])
         bad = who.team.unordered(actors, stamps)
         unseen = who.team.unordered(actors, stamps, who.path) & ~bad if who.path else None
         if not bad.any() and (unseen is None or not unseen.any()):
@@ -214,11 +216,24 @@ class Shadow:
                 stamps = reads.stamps[group, at]
                 if not stamps.any():
                     continue
+                if who.team.via is not None:
+                    self._trace(who, actors, stamps, reads.sites[group, at])
                 bad = who.team.unordered(actors, stamps)
                 if bad.any():
                     sites = reads.sites[group, at]
                     self._report("race", "overwrites", who, _Bad(at, bad, actors, stamps, sites))
                 reads.stamps[group, at] = 0
+
+    def _trace(
+        self, who: Who, actors: Actors | int, stamps: Stamps, sites: npt.NDArray[np.int32]
+    ) -> None:
+        """Note by what each pair of accesses is ordered."""
+        observers = np.broadcast_to(np.asarray(actors), stamps.shape)
+        pairs = np.stack([observers.astype(np.int64), stamps, sites.astype(np.int64)])
+        for observer, stamp, site in np.unique(pairs, axis=1).T.tolist():
+            cause = who.team.cause(observer, stamp, who.path)
+            if cause:
+                self.report.orders.add((site, who.site, who.path, cause))
 
     # Findings ------------------------------------------------------------------------------------
 

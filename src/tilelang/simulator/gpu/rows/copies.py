@@ -132,7 +132,7 @@ def wait(use: Use) -> Steps:
     yield Wait(lambda: not unit.groups.pending(count), f"copies ({use.facts.row})", use.loc)
     over = len(unit.epochs) - count
     if over > 0:
-        group.team.learn(group.actors, unit.actors, unit.epochs[over - 1])
+        group.team.learn(group.actors, unit.actors, unit.epochs[over - 1], use.facts)
 
 
 @row("cp.async.mbarrier.arrive.noinc")

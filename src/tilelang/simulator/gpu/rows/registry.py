@@ -77,6 +77,9 @@ class Facts:
     site: int
     sites: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        return self.row if self.loc is None else f"{self.row} ({self.loc})"
+
     @property
     def parts(self) -> list[str]:
         """The words of the row's name."""

@@ -96,7 +96,7 @@ def _sync(use: Use, vote: Values | None) -> Generator[Wait | None, None, NamedBa
     phases, before = barrier.phases, barrier.phases.phase
     _arrive(use, vote)
     yield Wait(lambda: phases.phase != before, lambda: barrier.missing, use.loc)
-    phases.take(use.group.actors_of(use.mask))
+    phases.take(use.group.actors_of(use.mask), use.facts)
     return barrier
 
 
@@ -118,9 +118,9 @@ def warp_sync(use: Use) -> None:
     actors = group.actors.reshape(-1, WARP)
     whole = here.all(axis=1)
     if whole.any():
-        group.team.meet(actors[whole])
+        group.team.meet(actors[whole], use.facts)
     for k in np.flatnonzero(here.any(axis=1) & ~whole):
-        group.team.meet(actors[k][here[k]][None])
+        group.team.meet(actors[k][here[k]][None], use.facts)
 
 
 # Clusters and the grid ---------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def cluster_wait(use: Use) -> Steps:
         lambda: f"the barrier of the cluster, {len(cluster.arrived)} of {total} warps are there",
         use.loc,
     )
-    cluster.phases.take(group.actors_of(use.mask))
+    cluster.phases.take(group.actors_of(use.mask), use.facts)
 
 
 @row("grid.sync")
@@ -299,7 +299,7 @@ def wait(use: Use) -> Steps:
         use.loc,
     )
     for barrier, lanes in used:
-        barrier.phases.take(group.actors[lanes])
+        barrier.phases.take(group.actors[lanes], use.facts)
 
 
 @row("mbarrier.test_wait.parity")
@@ -310,7 +310,7 @@ def test_wait(use: Use) -> tuple[Values]:
     for barrier, lanes in _used(use, group.block, use.ins[0], use.in_site(0)):
         over = np.array([barrier.is_over(int(p)) for p in parity[lanes]], np.bool_)
         done[lanes] = over
-        barrier.phases.take(group.actors[lanes[over]])
+        barrier.phases.take(group.actors[lanes[over]], use.facts)
     return (done,)
 
 
@@ -320,7 +320,7 @@ def test_wait(use: Use) -> tuple[Values]:
 @row("fence.proxy.async*", "fence.mbarrier_init")
 def proxy_fence(use: Use) -> None:
     """What was written through the generic proxy is visible to the async proxy."""
-    use.group.team.fence(ASYNC, use.group.actors_of(use.mask))
+    use.group.team.fence(ASYNC, use.group.actors_of(use.mask), use.facts)
 
 
 @row("fence.acq_rel.*", "fence.sc.*")

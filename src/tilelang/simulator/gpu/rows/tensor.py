@@ -335,7 +335,7 @@ def wait(use: Use) -> Steps:
             store = stores.of[operation]
             for clock in (store.read, None if read else store.written):
                 if clock is not None:
-                    team.acquire(issuer, clock)
+                    team.acquire(issuer, clock, use.facts)
 
 
 # Another block's shared memory -------------------------------------------------------------------

@@ -31,11 +31,21 @@ _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 
 @dataclass
 class _Unit:
-    """The products of one warpgroup: in order, in groups; `ends` has actor and epoch of each."""
+    """The products of one warpgroup: in order, in groups; `parts` has the actors of each product,
+    one for the part of each warp.
+    """
 
     queue: Queue
     groups: Groups = field(default_factory=Groups)
-    ends: dict[Agent, tuple[int, int]] = field(default_factory=dict[Agent, tuple[int, int]])
+    parts: dict[Agent, Parts] = field(default_factory=dict[Agent, "Parts"])
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The actors of the parts of a product, and their epochs."""
+
+    actors: list[int]
+    epochs: list[int]
 
 
 @dataclass(frozen=True)
@@ -125,14 +135,15 @@ def product(use: Use) -> Steps:
         _check_registers(use, place)
     for number, lanes in _warpgroups(use):
         unit = _unit(group, number)
-        actors = group.actors[lanes].reshape(4, WARP)
-        actor = group.team.fork(actors, f"a product of warpgroup {number}", ASYNC)
+        issuers = group.actors[lanes].reshape(4, WARP)
+        label, team = f"a product of warpgroup {number}", group.team
+        actors = [team.fork(mine, label, ASYNC) for mine in issuers]
         first = a if shape.in_registers else int(use.value(0, np.uint64)[lanes.start])
-        work = _Work(use, shape, lanes, actor, first, int(b[lanes.start]))
+        work = _Work(use, shape, lanes, actors, first, int(b[lanes.start]))
         steps = work.steps(d, bool(scale[lanes.start]))
         operation = unit.queue.put(f"{use.facts.row} ({use.loc})", steps, use.loc)
         unit.groups.add(operation)
-        unit.ends[operation] = (actor, int(group.team.epochs[actor]))
+        unit.parts[operation] = Parts(actors, team.epochs[actors].tolist())
         for place, writes in ((d, True), (a, False)):
             if isinstance(place, Place):
                 _use(place, operation, use.site, writes=writes)
@@ -168,7 +179,7 @@ class _Work:
     use: Use
     shape: _Shape
     lanes: slice
-    actor: int
+    actors: list[int]
     a: Any
     b: int
 
@@ -176,8 +187,9 @@ class _Work:
         """Reads its operands, later writes its result."""
         s, team = self.shape, self.use.group.team
         left = widened(self._left(), s.a)
-        trans = self.use.imm.get("trans_b", False)
-        right = widened(self._matrix(self.b, s.n, s.b, trans), s.b)
+        at = self._places(self.b, s.n, s.b, self.use.imm.get("trans_b", False))
+        every = [self._read(at, actor) for actor in self.actors]  # each warp reads all of B
+        right = widened(_elements(every[0], s.b), s.b)
         yield None
         registers = d.array
         assert isinstance(registers, Registers)
@@ -188,26 +200,34 @@ class _Work:
         if keep:
             total = total + widened(regs, s.d)
         regs[...] = narrowed(total, s.d)
-        team.end(self.actor)
+        for actor in self.actors:
+            team.end(actor)
 
     def _left(self) -> Values:
+        """A (64, k): from registers, or 16 rows from memory by each warp."""
         s = self.shape
         if not s.in_registers:
-            return self._matrix(self.a, 64, s.a, self.use.imm.get("trans_a", False))
+            at = self._places(self.a, 64, s.a, self.use.imm.get("trans_a", False))
+            parts = [self._read(at[16 * w : 16 * w + 16], self.actors[w]) for w in range(4)]
+            return _elements(np.concatenate(parts), s.a)
         registers, first = self.a.array, int(self.a.index)
         regs = registers.data[first : first + self.a.count, self.lanes]
         out = np.zeros((64, s.k), regs.dtype)
         out[fragments.wgmma_operand(s.k, dtype_of(s.a).bits)] = regs
         return out
 
-    def _matrix(self, word: int, rows: int, name: str, across: bool) -> Values:
-        """The elements of a matrix (rows, k) that a descriptor names."""
-        dtype = dtype_of(name)
-        size = dtype.numpy.itemsize
-        at = places(wgmma_matrix(word), rows, self.shape.k, size, across=across)
-        who = Who(self.use.group.team, self.actor, self.use.site, ASYNC)
-        raw = self.use.group.block.shared.read_places(at, who, size)
-        return np.ascontiguousarray(raw).view(dtype.numpy)[..., 0]
+    def _places(self, word: int, rows: int, name: str, across: bool) -> Values:
+        """Where the bytes of a matrix (rows, k) lie that a descriptor names."""
+        size = dtype_of(name).numpy.itemsize
+        return places(wgmma_matrix(word), rows, self.shape.k, size, across=across)
+
+    def _read(self, at: Values, actor: int) -> Values:
+        who = Who(self.use.group.team, actor, self.use.site, ASYNC)
+        return self.use.group.block.shared.read_places(at, who, at.shape[-1])
+
+
+def _elements(raw: Values, name: str) -> Values:
+    return np.ascontiguousarray(raw).view(dtype_of(name).numpy)[..., 0]
 
 
 @row("wgmma.commit_group")
@@ -228,11 +248,12 @@ def wait(use: Use) -> Steps:
     )
     for unit, lanes in mine:
         closed = unit.groups.closed
-        over = [a for g in closed[: len(closed) - count] for a in g if a in unit.ends]
+        over = [a for g in closed[: len(closed) - count] for a in g if a in unit.parts]
+        threads = group.actors[lanes].reshape(4, WARP)
         for operation in over:
-            actor, epoch = unit.ends.pop(operation)
-            threads = group.actors[lanes]
-            group.team.learn(threads, np.full(threads.size, actor), epoch)
+            parts = unit.parts.pop(operation)
+            for mine, actor, epoch in zip(threads, parts.actors, parts.epochs, strict=True):
+                group.team.learn(mine, np.full(WARP, actor), epoch, use.facts)
         gone = set(over)
         for registers in group.watched:
             registers.uses = [u for u in registers.uses if u.operation not in gone]
