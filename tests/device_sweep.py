@@ -30,6 +30,9 @@ from gpu_build import copies, same  # noqa: E402
 from tilelang.emulator import translate  # noqa: E402
 from tilelang.errors import TileError  # noqa: E402
 from tilelang.ir.tile import Function  # noqa: E402
+from tilelang.ir.verify_thread import verify_program  # noqa: E402
+from tilelang.isa.instr import checker  # noqa: E402
+from tilelang.targets.cuda.rows import ROWS  # noqa: E402
 
 WAYS = 4
 """Ways in which each kernel of `device_drawn` is lowered."""
@@ -44,7 +47,9 @@ def compare(fn: Function, args: dict[str, Any], found: list[Way], rtol: float = 
         want, got = copies(args), copies(args)
         translate(in_way(fn, way), tf32=True).run(want)
         try:
-            run(built(program(fn, way, target)), got)
+            lowered = program(fn, way, target)
+            verify_program(lowered, checker(ROWS), planned=True)
+            run(built(lowered), got)
             for name, x in want.items():
                 if isinstance(x, np.ndarray):
                     same(got[name], x, rtol, rtol, name)

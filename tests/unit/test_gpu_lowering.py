@@ -348,6 +348,20 @@ def test_code_that_names_threads_with_shuffles_and_barriers():
     check_gpu(kernel, A=integers(128), B=np.zeros(128, np.int32))
 
 
+def test_an_array_of_one_element_may_have_a_computed_index():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            own = T.alloc_local((1,), "int32")
+            for k in T.serial(1):
+                own[k] = A[tx + k]
+            for k in T.serial(1):
+                B[tx] = own[k]
+
+    check_gpu(kernel, A=integers(64), B=np.zeros(64, np.int32))
+
+
 def test_a_shared_array_that_is_indexed_by_constants_is_shared():
     @T.prim_func
     def kernel(A: T.Tensor((96,), "int32"), B: T.Tensor((96,), "int32")):

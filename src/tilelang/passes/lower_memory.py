@@ -432,12 +432,10 @@ class Lowering:
         """
         if memory is Memory.TMEM:
             return Space.TENSOR
-        if self.many and memory is Memory.FRAGMENT:
+        if self.in_registers(memory, b, count):
             return Space.REGISTER
         if memory not in (Memory.LOCAL, Memory.VAR):
             return Space.SHARED
-        if (count == 1 and b.name not in self.addressed) or (self.many and b.name in self.static):
-            return Space.REGISTER
         if self.many:
             return Space.LOCAL
         size = count * b.dtype.bytes
@@ -445,6 +443,15 @@ class Lowering:
             return Space.SHARED
         self.on_stack += size
         return Space.LOCAL
+
+    def in_registers(self, memory: Memory, b: Buffer, count: int) -> bool:
+        """Whether a buffer can be in registers, which have no computed index."""
+        if memory is Memory.FRAGMENT:
+            return self.many
+        single = count == 1 and b.name not in self.addressed
+        if self.many and memory is Memory.LOCAL:
+            return b.name in self.static
+        return memory in (Memory.LOCAL, Memory.VAR) and single
 
     def shared_align(self, size: int) -> int:
         """The alignment of a shared array: that of the widest access that it is large enough for;
