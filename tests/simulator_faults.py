@@ -14,9 +14,11 @@ from tilelang.dtypes import DType
 from tilelang.errors import Loc
 from tilelang.ir.expr import Binary, BinaryOp, Const, Expr, const
 from tilelang.ir.node import Node
-from tilelang.ir.thread import Declare, Elem, Instr, Program
+from tilelang.ir.thread import Elem, Instr, Program, Slot, Space, Write
 from tilelang.ir.tile import Block, Let, Stmt
 from tilelang.ir.verify import bodies
+from tilelang.simulator.gpu.program import Order
+from tilelang.simulator.machine.report import Site
 
 COUNTED = ("cp.async.wait_group", "cp.async.bulk.wait_group", "wgmma.wait_group")
 """Rows with an immediate `count`."""
@@ -104,9 +106,18 @@ def _moved(body: Block, k: int, step: int) -> Block | None:
 
 
 def _is_idle(stmt: Stmt) -> bool:
-    if isinstance(stmt, Instr):
-        return _synchronises(stmt) or stmt.row in ("wgmma.descriptor", "setmaxnreg")
-    return isinstance(stmt, (Let, Declare)) and not any(isinstance(n, Elem) for n in stmt.walk())
+    """Whether a statement touches no memory that others see, nor waits for or starts anything."""
+    for inner in _statements((stmt,)):
+        if isinstance(inner, Instr):
+            if not _synchronises(inner) and inner.row not in ("wgmma.descriptor", "setmaxnreg"):
+                return False
+        elif any(isinstance(n, (Elem, Write, Slot)) and _is_seen(n) for n in inner.walk()):
+            return False
+    return True
+
+
+def _is_seen(node: Elem | Write | Slot) -> bool:
+    return node.array.space in (Space.SHARED, Space.GLOBAL, Space.TENSOR)
 
 
 def _altered(node: Instr) -> Iterator[tuple[str, Instr]]:
@@ -156,3 +167,24 @@ def _spoiled(program: Program, number: int, change: Change) -> Program | None:
 
 def _body_fields(stmt: Stmt) -> list[str]:
     return [n for n in ("body", "then", "orelse") if isinstance(getattr(stmt, n, None), tuple)]
+
+
+def other_ways(before: set[Order], after: set[Order]) -> list[str]:
+    """How accesses that a dropped node has ordered are ordered without it, one line each.
+
+    Of accesses that are in order as they were, nothing is said.
+    """
+    known: dict[tuple[Site, Site, int], set[str]] = {}
+    for first, second, path, by in after:
+        known.setdefault((first, second, path), set()).add(by)
+    lines = ["every pair of accesses is in order by what it was"]
+    for first, second, path, by in sorted(before, key=str):
+        now = known.get((first, second, path), set())
+        if by not in now:
+            ways = " or ".join(sorted(now)) or "nothing: they are no longer in conflict"
+            lines.append(f"{_at(first)}, then {_at(second)}: by {ways}, no longer by {by}")
+    return lines[1:] or lines
+
+
+def _at(site: Site) -> str:
+    return f"{site.what} ({site.loc})"

@@ -1,0 +1,112 @@
+"""Pipelined programs on the simulator: right under every schedule, and every fault in their
+synchronisation is reported, or shown to be none.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from simulator_faults import Fault, faults, other_ways
+from simulator_kernels import Subject, attention, product
+from tilelang.errors import Loc
+from tilelang.simulator.machine import Mode, Schedule
+
+HOSTILE = (Schedule(Mode.LATE), Schedule(Mode.EARLY), Schedule(Mode.RANDOM, 1))
+SUBJECTS = {
+    "product": product,
+    "attention": attention,
+    "product of two warpgroups": lambda arch: product(
+        arch, M=96, N=100, K=200, tiles=(128, 64, 32), stages=3, threads=256
+    ),
+}
+
+
+def runs_clean(subject: Subject, seeds: int) -> None:
+    program = subject.simulated()
+    for schedule in Schedule.sweep(seeds):
+        args = subject.fresh()
+        program.run(args, schedule)
+        assert subject.is_right(args), schedule
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_nothing_is_found_in_programs_as_they_are(name, arch):
+    runs_clean(SUBJECTS[name](arch), 3)
+
+
+@pytest.mark.simulate
+@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_nothing_is_found_in_fifty_schedules(name, arch):
+    runs_clean(SUBJECTS[name](arch), 50)
+
+
+def kinds_of(subject: Subject, fault: Fault) -> set[str]:
+    """The kinds of what is found under hostile schedules; `wrong` where only the result shows."""
+    program = subject.simulated(fault.program)
+    for schedule in HOSTILE:
+        args = subject.fresh()
+        found = program.check(args, schedule)
+        assert all(isinstance(d.loc, Loc) or d.kind == "deadlock" for d in found), found
+        if found:
+            return {d.kind for d in found}
+        if not subject.is_right(args):
+            return {"wrong"}
+    return set()
+
+
+def planted(subject: Subject, step: int) -> tuple[list[str], list[tuple[Fault, list[str]]]]:
+    """Faults of each `step`-th node: those that are reported, and the others with reasons.
+
+    Where a program does not need a node, that is one fault: what moves it only adds order.
+    """
+    reported, harmless = list[str](), list[tuple[Fault, list[str]]]()
+    before = subject.simulated().orders(subject.fresh(), HOSTILE[0])
+    for node in list(faults(subject.program))[::step]:
+        for n, fault in enumerate(node):
+            found = kinds_of(subject, fault)
+            assert "wrong" not in found, f"{fault}: only the result shows it"
+            if found:
+                reported.append(f"{fault}: {', '.join(sorted(found))}")
+                continue
+            after = subject.simulated(fault.program).orders(subject.fresh(), HOSTILE[0])
+            harmless.append((fault, other_ways(before, after)))
+            if n == 0:
+                break
+    return reported, harmless
+
+
+def few_are_harmless(subject: Subject, step: int, most: float) -> None:
+    reported, harmless = planted(subject, step)
+    for fault, reasons in harmless:
+        print(f"harmless: {fault}", *reasons, sep="\n  ")
+        assert reasons
+    assert reported
+    assert len(harmless) <= most * (len(reported) + len(harmless)), [str(f) for f, _ in harmless]
+
+
+@pytest.mark.parametrize(("name", "step", "most"), [("product", 3, 0.2), ("attention", 7, 0.2)])
+def test_faults_in_synchronisation_are_reported(name, step, most):
+    few_are_harmless(SUBJECTS[name]("sm_90a"), step, most)
+
+
+def test_faults_in_copies_that_are_waited_for_in_groups():
+    few_are_harmless(SUBJECTS["product"]("sm_80"), 2, 0.2)
+
+
+def test_a_tile_of_128_rows_and_columns_takes_less_than_three_seconds():
+    subject = product("sm_90a", M=128, N=128, K=512, tiles=(128, 128, 64), stages=3)
+    program, args = subject.simulated(), subject.fresh()
+    start = time.process_time()
+    program.run(args)
+    assert time.process_time() - start < 3
+    assert subject.is_right(args)
+
+
+@pytest.mark.simulate
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_every_fault_is_reported(name):
+    few_are_harmless(SUBJECTS[name]("sm_90a"), 1, 0.1)

@@ -1,0 +1,116 @@
+"""Kernels for the tests of the simulator: a pipelined product and attention, with their results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tilelang.language as T
+from simulator_build import built
+from tilelang.ir.thread import Program
+from tilelang.isa.target import parse_target
+from tilelang.passes.pipeline import lower
+from tilelang.simulator.gpu import SimulatedProgram
+from tilelang.targets import CHIPS
+
+
+class Subject:
+    """A program with arguments; `out` is the array that it computes, `want` what that must be."""
+
+    def __init__(self, kernel: Any, arch: str, args: dict[str, Any], want: np.ndarray, atol: float):
+        self.program: Program = lower(kernel.ir, parse_target(f"cuda -arch={arch}", CHIPS))
+        self.args, self.want, self.atol = args, want, atol
+
+    def fresh(self) -> dict[str, Any]:
+        """The arguments, with an output that nobody has written."""
+        return {**self.args, "Out": np.full(self.want.shape, np.nan, np.float16)}
+
+    def is_right(self, args: dict[str, Any]) -> bool:
+        """Whether the output is what it must be."""
+        return bool(np.allclose(args["Out"].astype(np.float64), self.want, rtol=0, atol=self.atol))
+
+    def simulated(self, program: Program | None = None) -> SimulatedProgram:
+        """This program, or one like it, on the simulator."""
+        return built(program or self.program)
+
+
+def product(arch: str, M=64, N=64, K=128, tiles=(64, 64, 32), stages=2, threads=128) -> Subject:
+    """A @ B in fp16 with sums in fp32."""
+    BM, BN, BK = tiles
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        Out: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(T.ceildiv(N, BN), T.ceildiv(M, BM), threads=threads) as (bx, by):
+            a = T.alloc_shared((BM, BK), "float16")
+            b = T.alloc_shared((BK, BN), "float16")
+            c = T.alloc_fragment((BM, BN), "float32")
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, BK), num_stages=stages):
+                T.copy(A[by * BM, k * BK], a)
+                T.copy(B[k * BK, bx * BN], b)
+                T.gemm(a, b, c)
+            T.copy(c, Out[by * BM, bx * BN])
+
+    rng = np.random.default_rng(0)
+    a = rng.integers(-3, 4, (M, K)).astype(np.float16)
+    b = rng.integers(-3, 4, (K, N)).astype(np.float16)
+    return Subject(kernel, arch, {"A": a, "B": b}, a.astype(np.float64) @ b, 0.0)
+
+
+def attention(arch: str, length=128, depth=32, tiles=(64, 32), stages=2, threads=128) -> Subject:
+    """softmax(scale * Q @ K.T) @ V, in blocks of rows."""
+    BM, BN = tiles
+    scale = 0.18
+
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor((length, depth), "float16"),
+        K: T.Tensor((length, depth), "float16"),
+        V: T.Tensor((length, depth), "float16"),
+        Out: T.Tensor((length, depth), "float16"),
+    ):
+        with T.Kernel(T.ceildiv(length, BM), threads=threads) as bx:
+            q = T.alloc_shared((BM, depth), "float16")
+            k = T.alloc_shared((BN, depth), "float16")
+            v = T.alloc_shared((BN, depth), "float16")
+            s = T.alloc_fragment((BM, BN), "float32")
+            p = T.alloc_fragment((BM, BN), "float16")
+            o = T.alloc_fragment((BM, depth), "float32")
+            top = T.alloc_fragment((BM,), "float32")
+            before = T.alloc_fragment((BM,), "float32")
+            part = T.alloc_fragment((BM,), "float32")
+            total = T.alloc_fragment((BM,), "float32")
+            T.copy(Q[bx * BM, 0], q)
+            T.clear(o)
+            T.clear(total)
+            T.fill(top, -T.infinity("float32"))
+            for j in T.Pipelined(T.ceildiv(length, BN), num_stages=stages):
+                T.copy(K[j * BN, 0], k)
+                T.clear(s)
+                T.gemm(q, k, s, transpose_B=True)
+                T.copy(V[j * BN, 0], v)
+                T.copy(top, before)
+                T.reduce_max(s, top, dim=1, clear=False)
+                for r, c in T.Parallel(BM, BN):
+                    s[r, c] = T.exp2((s[r, c] - top[r]) * scale)
+                T.reduce_sum(s, part, dim=1)
+                for r in T.Parallel(BM):
+                    total[r] = total[r] * T.exp2((before[r] - top[r]) * scale) + part[r]
+                T.copy(s, p)
+                for r, c in T.Parallel(BM, depth):
+                    o[r, c] *= T.exp2((before[r] - top[r]) * scale)
+                T.gemm(p, v, o)
+            for r, c in T.Parallel(BM, depth):
+                o[r, c] /= total[r]
+            T.copy(o, Out[bx * BM, 0])
+
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(length, depth)).astype(np.float16) for _ in range(3))
+    x = np.exp2((q.astype(np.float64) @ k.astype(np.float64).T) * scale)
+    want = (x / x.sum(axis=1, keepdims=True)) @ v.astype(np.float64)
+    return Subject(kernel, arch, {"Q": q, "K": k, "V": v}, want, 5e-3)
