@@ -28,7 +28,7 @@ from tilelang.ir.ascend import (
     VectorOp,
     WaitFlag,
 )
-from tilelang.ir.expr import Buffer, Expr, Load, Region, const, int_value
+from tilelang.ir.expr import Buffer, Const, Expr, Load, Region, const, int_value
 from tilelang.ir.node import Effect, Kind, Node, flat
 from tilelang.ir.tile import (
     Atomic,
@@ -159,7 +159,8 @@ class Effects:
         found = [a for e in _scalars(stmt) for a in self._loads(e, home)]
         for effect, node in stmt.effects():
             if isinstance(node, Region):
-                found.append(self._access(self._queue(stmt, node, who), effect, node))
+                kind = effect & ~Effect.READ if _begins_anew(stmt, node) else effect
+                found.append(self._access(self._queue(stmt, node, who), kind, node))
             elif isinstance(node, Buffer) and self._is_memory(node):
                 region = _element(stmt, node)
                 found.append(self._access(self._queue(stmt, region, who), effect, region))
@@ -270,6 +271,14 @@ class Effects:
         elif memory is not Memory.GLOBAL:
             low, high = 0, bytes_of(root, memory, region)
         return Access(by, effect, root, memory, low, high, region)
+
+
+def _begins_anew(stmt: Stmt, region: Region) -> bool:
+    """Whether an operand that may be updated is certainly given new contents."""
+    if isinstance(stmt, Gemm):
+        clear = stmt.clear_accum
+        return region is stmt.c and isinstance(clear, Const) and clear.value is True
+    return isinstance(stmt, Reduce) and region is stmt.dst and stmt.clear
 
 
 def byte_span(region: Region) -> tuple[int, int] | None:

@@ -1,7 +1,8 @@
 """Byte addresses for every buffer of an Ascend core group.
 
 What enters: a function whose buffers each have one memory; `address` annotations of the author are
-kept. What leaves: the same with one more annotation for the buffers that had none. Where the
+kept. What leaves: the same with all allocations on chip at the beginning of their launch, and one
+more annotation for the buffers that had none. Where the
 function asks for it (`Automatic.MEMORY`), buffers whose lifetimes do not overlap share bytes; what
 that means for the order of pipes is left to the insertion of flags, which looks at bytes. A memory
 that does not hold everything is refused.
@@ -9,17 +10,18 @@ that does not hold everything is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tilelang.errors import error
-from tilelang.ir.expr import Buffer, int_value
+from tilelang.ir.expr import Buffer, Var, int_value
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
     Block,
     For,
     Function,
+    If,
     Pipelined,
     Stmt,
     While,
@@ -29,7 +31,7 @@ from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Access, Effects
 from tilelang.passes.ascend.settings import Automatic, is_automatic
 from tilelang.passes.ascend.storage import bytes_of, ceil_to
-from tilelang.passes.build import map_launches
+from tilelang.passes.build import map_launches, map_statements
 from tilelang.scopes import Memory
 
 ON_CHIP = (Memory.UB, Memory.L1, Memory.L0A, Memory.L0B, Memory.L0C)
@@ -79,13 +81,20 @@ def plan_memory(fn: Function, target: Target) -> Function:
         for memory in ON_CHIP:
             here = [x for x in lives if x.memory is memory]
             placed |= _place(here, given, memory, target, share=share)
-        new = [x.buffer for x in lives if x.buffer.name not in given]
-        if not new:
-            return body
-        note = Annotate("address", buffers=tuple(new), values=tuple(placed[b.name] for b in new))
-        return _after_allocations(body, note)
+        return _with_addresses(body, lives, given, placed)
 
     return map_launches(fn, planned)
+
+
+def _with_addresses(
+    body: Block, lives: list[Life], given: dict[str, int], placed: dict[str, int]
+) -> Block:
+    """The body that begins with the allocations, wherever they stood, and their addresses."""
+    moved = {id(x.alloc) for x in lives}
+    rest = map_statements(body, lambda s: () if id(s) in moved else None)
+    new = [x.buffer for x in lives if x.buffer.name not in given]
+    note = Annotate("address", buffers=tuple(new), values=tuple(placed[b.name] for b in new))
+    return (*(x.alloc for x in lives), *((note,) if new else ()), *rest)
 
 
 def _statements(body: Block) -> Iterator[Stmt]:
@@ -98,16 +107,6 @@ def _given(body: Block) -> Iterator[tuple[str, int]]:
     for stmt in _statements(body):
         if isinstance(stmt, Annotate) and stmt.kind == "address":
             yield from ((b.name, a) for b, a in zip(stmt.buffers, stmt.values, strict=True))
-
-
-def _after_allocations(body: Block, note: Annotate) -> Block:
-    """The annotation where all buffers are known, at the end of the leading allocations."""
-    names = {b.name for b in note.buffers}
-    at = max(
-        (k + 1 for k, s in enumerate(body) if isinstance(s, Alloc) and s.buffer.name in names),
-        default=0,
-    )
-    return (*body[:at], note, *body[at:])
 
 
 # Lifetimes ---------------------------------------------------------------------------------------
@@ -142,11 +141,47 @@ class Lifetimes:
             blocks = [b for b in bodies(stmt) if b]
             if not blocks:
                 continue
+            for name in self._filled(stmt):
+                self.uses.setdefault(name, []).append(Use(self.step, around, True))
             inside = Inside(self.step, self.step, isinstance(stmt, (For, Pipelined, While)))
             for block in blocks:
                 self._walk(block, (*around, inside))
             self.step += 1
             inside.last = self.step
+
+    def _filled(self, stmt: Stmt) -> set[str]:
+        """The buffers of which a loop writes all rows, one after the other, and reads nothing."""
+        if not isinstance(stmt, For) or int_value(stmt.start) != 0 or stmt.step is not None:
+            return set()
+        accesses = list(self.effects.inside(stmt))
+        read = {a.root.name for a in accesses if a.reads}
+        rows = {
+            a.root.name
+            for a in accesses
+            if a.region is not None
+            and a.region.buffer == a.root
+            and int_value(a.root.shape[0]) == int_value(stmt.stop)
+        }
+        return {n for n in rows - read if self._on_all_paths(stmt.body, n, stmt.var)}
+
+    def _on_all_paths(self, body: Block, name: str, row: Var) -> bool:
+        """Whether a block certainly writes row `row` of a buffer."""
+        for stmt in body:
+            if any(a.root.name == name and _is_row(a, row) for a in self.effects.of(stmt)):
+                return True
+            inner = list(bodies(stmt))
+            if isinstance(stmt, If) and all(self._on_all_paths(b, name, row) for b in inner):
+                return True
+        return False
+
+
+def _is_row(access: Access, row: Var) -> bool:
+    """Whether an access writes one whole row."""
+    region = access.region
+    if region is None or not access.writes or region.mins[0] != row:
+        return False
+    rest = zip(region.extents[1:], region.buffer.shape[1:], strict=True)
+    return int_value(region.extents[0]) == 1 and all(a == b for a, b in rest)
 
 
 @dataclass(eq=False)
@@ -201,35 +236,53 @@ def gives_all(access: Access) -> bool:
 def _place(
     lives: list[Life], given: dict[str, int], memory: Memory, target: Target, *, share: bool
 ) -> dict[str, int]:
-    """Addresses in one memory: the largest buffers first, each as low as it goes."""
+    """Addresses in one memory: of a few orders in which to place buffers, the one that ends
+    first.
+    """
     chip = target.chip
     fact = chip.alignments.get(memory) if chip is not None else None
     align = fact.value if fact is not None else BLOCK
-    taken = [(given[x.buffer.name], x) for x in lives if x.buffer.name in given]
-    order = [x for x in lives if x.buffer.name not in given and x.is_used]
-    if share:
-        order.sort(key=lambda x: -x.size)
-    found = {x.buffer.name: 0 for x in lives if not x.is_used}
+    fixed = [(given[x.buffer.name], x) for x in lives if x.buffer.name in given]
+    free = [x for x in lives if x.buffer.name not in given and x.is_used]
+    orders = [sorted(free, key=key) for key in _KEYS] if share else [free]
+    tried = [_packed(order, fixed, align, share=share) for order in orders]
+    best = min(tried, key=_end)
+    _check_room(best, memory, target, share=share)
+    unused = {x.buffer.name: 0 for x in lives if not x.is_used}
+    return unused | {x.buffer.name: at for at, x in best}
+
+
+_KEYS: tuple[Callable[[Life], tuple[int, ...]], ...] = (
+    lambda x: (-x.size, x.first),
+    lambda x: (x.first, -x.size),
+    lambda x: (x.first - x.last, -x.size),
+    lambda x: (-x.size * (x.last - x.first + 1), x.first),
+)
+"""The largest first; the earliest; the longest-lived; the largest times its life."""
+
+
+def _packed(
+    order: list[Life], fixed: list[tuple[int, Life]], align: int, *, share: bool
+) -> list[tuple[int, Life]]:
+    """Each buffer in turn as low as it goes beside those before it."""
+    taken = list(fixed)
     for life in order:
         busy = sorted(
             (at, at + x.size)
-            for at, x in taken
-            if not share or x.overlaps(life) or at_author(x, given)
+            for k, (at, x) in enumerate(taken)
+            if k < len(fixed) or not share or x.overlaps(life)
         )
         address = 0
         for low, high in busy:
             if address + life.size <= low:
                 break
             address = max(address, ceil_to(high, align))
-        found[life.buffer.name] = address
         taken.append((address, life))
-    _check_room(taken, memory, target, share=share)
-    return found
+    return taken
 
 
-def at_author(life: Life, given: dict[str, int]) -> bool:
-    """Whether the author placed a buffer, so that nothing else may be put there."""
-    return life.buffer.name in given
+def _end(placed: list[tuple[int, Life]]) -> int:
+    return max((at + x.size for at, x in placed), default=0)
 
 
 def _check_room(

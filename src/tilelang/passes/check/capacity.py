@@ -26,11 +26,17 @@ from tilelang.passes.check.report import (
     table,
 )
 from tilelang.passes.tensor_columns import order_of
-from tilelang.scopes import DYNAMIC_SHARED, Memory, Unit
+from tilelang.scopes import DYNAMIC_SHARED, Dialect, Memory, Unit
 
 
 def memories_fit(program: Program) -> Iterator[Diagnostic]:
-    """What is live together fits each memory of the chip, and how narrowly it does is noted."""
+    """What is live together fits each memory of the chip, and how narrowly it does is noted.
+
+    Where a kernel of the adapter is lowered, its memory planner says what does not fit: it splits
+    tiles over vector cores first, and knows lifetimes within a round of a loop.
+    """
+    if program.dialect is Dialect.ADAPTER and program.target.mode == "simulate":
+        return
     for part in report_of(program).launches:
         for total in part.totals:
             if total.capacity is None or total.fits:
