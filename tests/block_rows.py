@@ -680,6 +680,7 @@ ROW_MEANINGS: dict[str, Any] = {
     "griddepcontrol.*": nothing,
     "fence.proxy.async": fence,
     "fence.*": nothing,
+    "prefetch.*": nothing,
     "setmaxnreg": nothing,
     "wgmma.fence": nothing,
     "wgmma.commit_group": wgmma_commit,

@@ -10,8 +10,8 @@ part where all of them hold and the edges (`passes/split_loops.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import cast
 
 from tilelang.dtypes import DType, const_value
 from tilelang.errors import error
@@ -83,7 +83,17 @@ from tilelang.passes.buffers import (
     scalar_shape,
     statically_indexed,
 )
-from tilelang.passes.build import Names, as_type, compare, minus, plus, serial, times, unsupported
+from tilelang.passes.build import (
+    Names,
+    as_type,
+    both,
+    compare,
+    minus,
+    plus,
+    serial,
+    times,
+    unsupported,
+)
 from tilelang.passes.check.program import op_name
 from tilelang.passes.issue import PLACEMENT, Issue, Span, TensorBox
 from tilelang.passes.simt.switches import is_off
@@ -226,6 +236,7 @@ class Lowering:
         before = tuple(d for w in workspaces for d in self.alloc(w, env))
         self.maps = {}
         lowered = self.block(body, inside)
+        lowered = (*_prefetched(self.maps.values(), thread_vars), *lowered)
         before = (*before, *(MakeTensorMap(m, loc=stmt.loc) for m in self.maps.values()))
         grid = tuple(simplify(e, env) for e in stmt.grid)
         kernel = Kernel(
@@ -629,6 +640,14 @@ class Lowering:
 # Parts -------------------------------------------------------------------------------------------
 
 
+def _prefetched(maps: Collection[TensorMap], threads: Sequence[Var]) -> Block:
+    """The first thread fetches tensor maps, which otherwise the first copy would wait for."""
+    if not maps:
+        return ()
+    first = both(compare(BinaryOp.EQ, v, 0) for v in threads)
+    return (If(first, tuple(Instr("prefetch.tensormap", (), (m,)) for m in maps)),)
+
+
 def _attrs(body: Block) -> tuple[tuple[str, bool], ...]:
     """What a launch has to allow for: all blocks at the same time, or a beginning before the kernel
     in front has ended.
@@ -666,18 +685,15 @@ def captured(kernel: Kernel, order: Sequence[str] = ()) -> tuple[Array | Var | T
     stack: list[Node] = list(reversed(kernel.body))
     while stack:
         node = stack.pop()
-        for f in node.fields():
-            if f.metadata["kind"].value == "binds":
-                value: Any = getattr(node, f.name)
-                for thing in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType]
-                    if isinstance(thing, (Array, Var, TensorMap)):
-                        inside.add(thing.name)
-                        stack.extend(thing.children())
+        for thing in node.defined():
+            if isinstance(thing, (Array, Var, TensorMap)):
+                inside.add(thing.name)
+                stack.extend(thing.children())
         if isinstance(node, (Array, Var, TensorMap)):
             used.setdefault(node.name, node)
             if isinstance(node, Array):
                 continue
-        stack.extend(reversed(list(node.children())))
+        stack.extend(reversed(node.children()))
     found = [n for name, n in used.items() if name not in inside]
     rank = {name: k for k, name in enumerate(order)}
     last = len(rank)
