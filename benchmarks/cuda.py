@@ -420,11 +420,11 @@ def bare_launch(kernel, a):
     ready.config.stream = torch.cuda.current_stream().cuda_stream
     b = torch.empty_like(a)
     ready.packing.pack_into(ready.block, 0, a.data_ptr(), b.data_ptr())
-    call, arguments, new = driver().launch_kernel, ready.arguments, torch.empty_like
+    call, new = driver().launch_kernel, torch.empty_like
 
-    def bare():
+    def bare(at=ready.arguments, kept=ready):
         made = new(a)
-        call(*arguments, None)
+        call(*at, None)
         return made
 
     return bare
