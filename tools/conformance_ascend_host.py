@@ -88,6 +88,8 @@ def main() -> None:
             outcome, reason = "failed", f"exit {exc.code}"
     except BaseException as exc:
         outcome, reason = outcome_of(exc)
+        if isinstance(exc, AttributeError) and "npu" in reason and outcome == "failed":
+            outcome, reason = "needs a package", f"torch_npu: {exc}"
         if os.environ.get("CONFORMANCE_TRACE"):
             import traceback
 

@@ -93,7 +93,7 @@ def pretend_npu() -> None:
         each.__dict__.update(answers)
         each.__spec__ = importlib.machinery.ModuleSpec(each.__name__, None)
         each.__file__ = "torch_npu (npuless)"
-    package.npu = module
+    package.__dict__["npu"] = module
     sys.modules["torch.npu"], sys.modules["torch_npu"] = module, package
     torch.npu = module  # pyright: ignore[reportAttributeAccessIssue]
     torch.Tensor.npu = lambda self, *_, **__: self  # pyright: ignore[reportAttributeAccessIssue]
@@ -106,6 +106,6 @@ def _rename_device() -> None:
     """Let torch know a device named `npu`, so that `torch.device("npu")` can be written; tensors
     on it never exist.
     """
-    torch.utils.rename_privateuse1_backend("npu")
+    torch.utils.rename_privateuse1_backend("npu")  # pyright: ignore[reportPrivateImportUsage]
     set_default = torch.set_default_device
     torch.set_default_device = lambda device: set_default(_on_cpu(device))
