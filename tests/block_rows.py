@@ -25,6 +25,7 @@ def _arrived(m: Any, stmt: Any, mask: np.ndarray) -> list[tuple[int, int]]:
     for number in np.unique(ids[mask]):
         who = mask & (ids == number)
         want = wants[who][0]
+        assert want % WARP == 0 or want == m.count, "a barrier of threads that are no whole warps"
         arrived = m.state.setdefault(("barrier", number), np.zeros(m.count, bool))
         arrived |= who
         here = m.state.setdefault(("phase", number), 0)

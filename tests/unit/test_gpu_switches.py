@@ -129,3 +129,24 @@ def test_a_flag_that_the_compiler_does_not_know_is_refused_at_the_kernel(flag):
     assert told.kind == "option"
     assert told.loc is not None
     assert flag in told.got
+
+
+@pytest.mark.parametrize("how", [lambda: T.print(1), lambda: T.device_assert(True)])
+def test_where_functions_are_called_warps_multiply_and_not_warpgroups(how):
+    """The assembler would make every product of a warpgroup wait."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            a = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            if tx < 1000:
+                how()
+            T.copy(A, a)
+            T.gemm(a, a, c, transpose_B=True, clear_accum=True)
+            T.copy(c, C)
+
+    a = RANDOM.integers(-3, 4, (64, 64)).astype(np.float16)
+    rows = rows_of(check_gpu(kernel, A=a, C=np.zeros((64, 64), np.float32)))
+    assert not any(r.startswith("wgmma") for r in rows)

@@ -36,7 +36,7 @@ from tilelang.passes.build import Names, as_type, map_bodies, map_statements, wh
 from tilelang.passes.issue import PLACEMENT, Arm, Issue
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import own_nodes, statements
-from tilelang.passes.simt.launch import Note, Threads, noted
+from tilelang.passes.simt.launch import WARP, Note, Threads, noted
 from tilelang.passes.simt.switches import is_off
 from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie
 from tilelang.passes.varying import Varying
@@ -72,6 +72,8 @@ def store_faults(found: Boxes | str, t: Threads) -> Iterator[str]:
     if isinstance(found, str):
         yield found
         return
+    if t.count % WARP:
+        yield f"{t.count} threads are no whole warps"
     if found.bytes < GROUP * t.count:
         yield f"{found.tile.buffer.name} has less than {GROUP} bytes for each thread"
     buffer = found.place.buffer

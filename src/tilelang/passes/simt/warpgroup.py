@@ -27,12 +27,13 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
-from tilelang.ir.tile import Block, Gemm, Stmt
+from tilelang.ir.tile import Assert, Block, Gemm, Print, Stmt
 from tilelang.isa.target import Capability, Target
 from tilelang.layout.placement import GROUP, Placement, paneled
 from tilelang.layout.spread import Digit, Spread
 from tilelang.passes.build import plus, static_extents, times
 from tilelang.passes.issue import READ, Completed, Issue, Span
+from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import Threads, static_shape
 from tilelang.passes.simt.switches import is_off
 from tilelang.scopes import Memory
@@ -147,6 +148,8 @@ def group(stmt: Gemm, t: Threads, target: Target, *, by_rows: bool) -> Group | s
         return "the chip has no wgmma"
     if is_off(t.fn, "wgmma"):
         return "wgmma is left out"
+    if any(isinstance(s, (Print, Assert)) for s in statements(t.launch.body)):
+        return "wgmma would wait where the kernel calls functions, to print or to report"
     fault = next(_faults(stmt, t), None)
     if fault is not None:
         return fault
