@@ -164,7 +164,8 @@ class Program:
     def _by_use(self, buffer: Buffer, declared: Memory) -> Memory:
         roles = self._gemm_roles.get(buffer.name, "")
         if declared is Memory.UB_OR_L1:
-            return Memory.L1 if roles.strip("c") else Memory.UB
+            in_l1 = roles.strip("c") or buffer.name in self._feed_l0
+            return Memory.L1 if in_l1 else Memory.UB
         return Memory.L0A if "a" in roles else Memory.L0B if "b" in roles else Memory.L0C
 
     @cached_property
@@ -177,6 +178,18 @@ class Program:
                     name = self.root(getattr(site.stmt, role).buffer).name
                     found[name] = found.get(name, "") + role
         return found
+
+    @cached_property
+    def _feed_l0(self) -> set[str]:
+        """The buffers that are copied to L0A or L0B, which only L1 can be."""
+        copies = [s.stmt for s in self.sites if isinstance(s.stmt, (Copy, Transfer))]
+        l0 = (Memory.L0A, Memory.L0B)
+        return {self.root(c.src.buffer).name for c in copies if self._is_in(c.dst.buffer, l0)}
+
+    def _is_in(self, buffer: Buffer, memories: tuple[Memory, ...]) -> bool:
+        declared = self.declared(buffer)
+        open_ = declared is Memory.L0_BY_USE
+        return (self._by_use(self.root(buffer), declared) if open_ else declared) in memories
 
     def gemm_roles(self, buffer: Buffer) -> str:
         """The operands of products that `buffer` is: letters of a, b and c, with repeats."""
