@@ -144,13 +144,7 @@ def tile_placement(region: Region, t: Threads) -> Placement | None:
 
 def group(stmt: Gemm, t: Threads, target: Target, *, by_rows: bool) -> Group | str:
     """The product by wgmma, or why there is none."""
-    if not target.supports(Capability.WGMMA):
-        return "the chip has no wgmma"
-    if is_off(t.fn, "wgmma"):
-        return "wgmma is left out"
-    if any(isinstance(s, (Print, Assert)) for s in statements(t.launch.body)):
-        return "wgmma would wait where the kernel calls functions, to print or to report"
-    fault = next(_faults(stmt, t), None)
+    fault = next(_left_out(t, target), None) or next(_faults(stmt, t), None)
     if fault is not None:
         return fault
     a, b, c = stmt.a, stmt.b, stmt.c
@@ -167,6 +161,16 @@ def group(stmt: Gemm, t: Threads, target: Target, *, by_rows: bool) -> Group | s
     suffix = ".rs" if t.is_fragment(a.buffer) else ""
     row = f"wgmma.m64n{n // across}k{deep}.{kind}{suffix}"
     return Group(stmt, row, m, n, k, deep, down, across, t.count)
+
+
+def _left_out(t: Threads, target: Target) -> Iterator[str]:
+    """What rules wgmma out for all products of a launch."""
+    if not target.supports(Capability.WGMMA):
+        yield "the chip has no wgmma"
+    if is_off(t.fn, "wgmma"):
+        yield "wgmma is left out"
+    if any(isinstance(s, (Print, Assert)) for s in statements(t.launch.body)):
+        yield "wgmma would wait where the kernel calls functions, to print or to report"
 
 
 def _faults(stmt: Gemm, t: Threads) -> Iterator[str]:
