@@ -29,6 +29,7 @@ from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.tile import (
     Alloc,
+    Annotate,
     Block,
     Break,
     Continue,
@@ -275,7 +276,7 @@ class _Specialize:
         """How many stages there is room for: beside a result, if the next tile comes meanwhile."""
         tiles = {b.name: byte_size(b) for b in found.tiles}
         each, asked = max(1, sum(tiles.values())), found.loop.num_stages
-        free = free_bytes(body, tiles, self.t, self.target)
+        free = free_bytes(body, {*tiles, *_later(body, found.loop)}, self.t, self.target)
         stays = not any(s is found.loop for s in body)
         for kept in (result_bytes(body, self.t) if stays else 0, 0):
             fits = 1 + max(0, free - kept - each) // among // each
@@ -532,6 +533,18 @@ def staged_region(region: Region) -> Region:
     zero, one = const(0), const(1)
     buffer = staged_buffer(region.buffer, 2)
     return Region(buffer, (zero, *region.mins), (one, *region.extents), loc=region.loc)
+
+
+def _later(body: Block, loop: Pipelined) -> set[str]:
+    """The buffers that are used after a loop only, and so may lie where its tiles were."""
+    at = next((k for k, s in enumerate(body) if s is loop), None)
+    if at is None:
+        return set()
+    names: list[set[str]] = [set(), set()]
+    for k, stmt in enumerate(body):
+        if not isinstance(stmt, (Alloc, Annotate)):
+            names[k > at] |= {n.name for n in stmt.walk() if isinstance(n, Buffer)}
+    return names[1] - names[0]
 
 
 def _barrier(buffer: Buffer, stage: Expr) -> Region:
