@@ -215,6 +215,8 @@ class _Part:
             if isinstance(job, Group) and not threads.is_fragment(r.buffer)
         }
         self.fed = (tiles | threads.unit_tiles) - self.arrived - ahead
+        here = {b.name for s in statements(body) for b in written(s)}
+        self.ordered = self.arrived | frozenset(self.fed & here)
         self.body = body
         self.storage = Storage(threads, self.layouts)
         stores = is_possible(threads.fn, target)
@@ -415,9 +417,9 @@ class _Part:
             case Completed():
                 made = lower_completed(stmt, registers)
             case AsyncGemm():
-                made = lower_product(stmt, self.t, frozenset(self.arrived | self.fed))
+                made = lower_product(stmt, self.t, self.ordered)
             case ScaledGemm():
-                made = lower_scaled(stmt, self.t, frozenset(self.arrived | self.fed))
+                made = lower_scaled(stmt, self.t, self.ordered)
             case MmaArrive():
                 made = lower_arrival(stmt, self.t)
             case TensorLoad():
@@ -439,8 +441,7 @@ class _Part:
         """A product by its instruction."""
         job = self.products[stmt]
         if isinstance(job, Group):
-            ordered = frozenset(self.arrived | self.fed)
-            return lower_group(job, self.t, self.storage.registers, ordered)
+            return lower_group(job, self.t, self.storage.registers, self.ordered)
         return lower_tensor(job, self.t, self.storage.registers)
 
     def roles(self, stmt: Roles) -> Block:
