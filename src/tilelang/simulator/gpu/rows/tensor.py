@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tilelang.dtypes import DType
 from tilelang.isa.rows import combined
 from tilelang.simulator.gpu.arrays import Place, Values, Window
-from tilelang.simulator.gpu.block import ASYNC, Block
+from tilelang.simulator.gpu.block import ASYNC, SHARED_SPAN, SHARED_WINDOW, Block
 from tilelang.simulator.gpu.maps import TensorView, swizzled
 from tilelang.simulator.gpu.rows.registry import Use, at_end, row
 from tilelang.simulator.gpu.rows.sync import touched
@@ -363,6 +363,16 @@ def store_remote(use: Use) -> Steps:
         mask[lanes] = True
         use.group.store(window, dst.index, value, mask, use.out_site(0))
     yield None
+
+
+@row("mapa")
+def map_address(use: Use) -> tuple[Values]:
+    """The generic address of an element at the same place in another block of the cluster."""
+    src, ranks = use.ins[0], use.value(1, np.int64)
+    for rank in np.unique(ranks[use.lanes]):
+        use.group.block.cluster.block(int(rank), use.loc)
+    own = np.asarray(src.array.start + np.asarray(src.index, np.int64) * src.array.item)
+    return ((SHARED_WINDOW + ranks * SHARED_SPAN + own).astype(np.uint64),)
 
 
 def _remote(use: Use, place: Place, k: int) -> list[tuple[Window, Values]]:
