@@ -90,12 +90,14 @@ def _planned(kernel: Kernel, *, apart: bool) -> Kernel:
 
 def _of_units(kernel: Kernel) -> set[str]:
     """The arrays that units of the hardware use by themselves: mbarriers, at which some threads may
-    still wait when others go on, and addresses of Tensor Memory. They keep their places.
+    still wait when others go on, addresses of Tensor Memory, and what is copied to another block,
+    whose end that block alone knows. They keep their places.
     """
     return {
         slot.array.name
         for s in _statements(kernel.body)
-        if isinstance(s, Instr) and s.row.startswith(("mbarrier", "tcgen05.alloc"))
+        if isinstance(s, Instr)
+        and s.row.startswith(("mbarrier", "tcgen05.alloc", "cp.async.bulk.cluster"))
         for slot in (*s.outs, *s.ins)
         if isinstance(slot, Slot)
     }
