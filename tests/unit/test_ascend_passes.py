@@ -289,3 +289,13 @@ def test_a_memory_that_does_not_hold_all_is_refused_with_what_would_help():
         made(kernel, [Automatic.SYNC])
     assert "tl.ascend_memory_planning" in str(refused.value)
     assert made(kernel, [Automatic.SYNC, Automatic.MEMORY])
+
+
+def test_check_runs_a_kernel_on_queues_with_the_settings_that_it_was_compiled_with():
+    program = next(p for p in programs() if p.name == "gemm_int8")
+    kernel = tilelang.compile(program.kernel, **program.settings)
+    assert tilelang.check(kernel, run_with=program.arguments()) == []
+    bare = softmax(16, 64, 64)
+    given = [np.ones((16, 64), "f4") for _ in range(2)]
+    assert tilelang.check(tilelang.compile(bare, pass_configs=AUTO), run_with=given) == []
+    assert tilelang.check(tilelang.compile(bare), run_with=given) != []

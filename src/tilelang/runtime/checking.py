@@ -11,7 +11,7 @@ from typing import Any
 from tilelang.errors import Diagnostic, Findings, TileTypeError, error, errors_of
 from tilelang.frontend import PrimFunc
 from tilelang.isa.target import Target, TargetLike
-from tilelang.options import options_from
+from tilelang.options import Options, options_from
 from tilelang.runtime.arguments import Signature
 from tilelang.runtime.compile import output_positions
 from tilelang.runtime.kernel import JITKernel
@@ -32,7 +32,7 @@ def check(
     program that runs, under several orders of its asynchronous work. The arrays are written as by a
     call. Nothing runs while static errors are found.
     """
-    func, outputs = _function(func_or_kernel)
+    func, outputs, options = _function(func_or_kernel)
     default = str(options_from(None, os.environ).default_target)
     if target is None and isinstance(func_or_kernel, JITKernel):
         resolved = func_or_kernel.resolved_target
@@ -44,7 +44,7 @@ def check(
     if run_with is not None and not errors_of(findings.items):
         bound = Signature(func.ir, outputs).bind(run_with, {})
         values = {**{v.name: n for v, n in bound.sizes.items()}, **bound.values}
-        for d in _dynamic(func, resolved, values):
+        for d in _dynamic(func, resolved, values, options):
             findings.add(d)
         for step in bound.finish:
             step()
@@ -59,20 +59,24 @@ SEEDS = 3
 """
 
 
-def _dynamic(func: PrimFunc, target: Target, values: dict[str, Any]) -> list[Diagnostic]:
+def _dynamic(
+    func: PrimFunc, target: Target, values: dict[str, Any], options: Options
+) -> list[Diagnostic]:
     """What running a kernel finds: by the simulator of a simulated target, else by the emulator."""
     if target.mode == "simulate":
-        program = simulated(func.ir, target, Trace(func.ir.name, options_from(None, os.environ)))
+        program = simulated(func.ir, target, Trace(func.ir.name, options))
         return program.check(values, SEEDS)
     checked = translate(func.ir, tf32=target.fp32_gemm == "tf32", checked=True)
     return list(checked.run(values))
 
 
-def _function(x: Any) -> tuple[PrimFunc, Sequence[int]]:
+def _function(x: Any) -> tuple[PrimFunc, Sequence[int], Options]:
+    """A function, the parameters that a call allocates, and the settings of its compilation."""
     if isinstance(x, JITKernel):
-        return x.prim_func, x.out_idx
+        return x.prim_func, x.allocated, x.options
     if isinstance(x, PrimFunc):
-        return x, output_positions(x, None)
+        configs = dict(x.attrs.get("pass_configs", ()))
+        return x, output_positions(x, None), options_from(configs, os.environ)
     raise error(
         "argument",
         f"tilelang.check of {type(x).__name__}",

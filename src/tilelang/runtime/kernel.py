@@ -114,6 +114,11 @@ class JITKernel:
         return list(self._outputs)
 
     @property
+    def allocated(self) -> list[int]:
+        """The positions of the parameters that the call allocates, those that it keeps included."""
+        return list(self._signature.outputs)
+
+    @property
     def params(self) -> list[str]:
         """The names of the parameters."""
         return [p.name for p in self.ir.params]
