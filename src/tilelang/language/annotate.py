@@ -12,7 +12,8 @@ from tilelang.ir.expr import Buffer
 from tilelang.language.buffers import BufferRef, here, plain
 from tilelang.language.values import Value, as_expr, describe, is_scalar
 from tilelang.language.values import condition as as_condition
-from tilelang.layout import Layout
+from tilelang.layout import Fragment, Layout
+from tilelang.layout.stated import stated
 
 
 def _buffers(mapping: Any, name: str) -> list[tuple[Buffer, Any]]:
@@ -50,13 +51,17 @@ def annotate_safe_value(safe_value_map: Any) -> None:
 
 
 def annotate_layout(layout_map: Any) -> None:
-    """`{buffer: layout}`: how a buffer's elements are placed; never changes a result."""
+    """`{buffer: layout}`: how a buffer's elements are placed; never changes a result. The report of
+    a kernel for a GPU says which were carried out.
+    """
     builder = build.current("T.annotate_layout")
     pairs = _buffers(layout_map, "T.annotate_layout")
     layouts = [v if isinstance(v, Layout) else _layout(b, v) for b, v in pairs]
-    builder.annotate(
-        "layout", buffers=tuple(b for b, _ in pairs), values=tuple(repr(v) for v in layouts)
+    found = tuple(
+        (repr(v), *(("fragment", 0) if isinstance(v, Fragment) else stated(v, b.dtype.bits)))
+        for (b, _), v in zip(pairs, layouts, strict=True)
     )
+    builder.annotate("layout", buffers=tuple(b for b, _ in pairs), values=found)
 
 
 def _layout(buffer: Buffer, value: Any) -> Layout:

@@ -30,6 +30,11 @@ class Layout:
         self._forward = forward_fn
         self._label = label
 
+    @property
+    def label(self) -> str:
+        """What the layout is called; empty for one that a function gives."""
+        return self._label
+
     def get_input_shape(self) -> list[Any]:
         """The extents of the indices."""
         return list(self.shape)

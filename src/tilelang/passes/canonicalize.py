@@ -55,7 +55,7 @@ from tilelang.passes.build import (
     serial,
     shifted,
 )
-from tilelang.passes.issue import IssuedGemm
+from tilelang.passes.issue import PLACEMENT, IssuedGemm
 from tilelang.passes.simt.switches import is_off
 
 BY_THREAD = (("by_thread", True),)
@@ -72,6 +72,9 @@ _ISSUED = (
     LaunchDependency,
 )
 """What many threads issue, or wait for, as the author says it."""
+
+_HEARD = ("registers", "min_blocks_per_sm", PLACEMENT)
+"""The kinds of annotations that passes for many threads look at."""
 
 _NOTHING_TO_WAIT_FOR = (
     CommitGroup,
@@ -128,7 +131,7 @@ def canonicalize_threads(fn: Function, target: Target) -> Function:
     kept = (*_ISSUED, CommitGroup, WaitGroup) if ahead else _ISSUED
 
     def one(stmt: Stmt) -> Block | None:
-        if isinstance(stmt, Annotate) and stmt.kind == "registers":
+        if isinstance(stmt, Annotate) and stmt.kind in _HEARD:
             return None
         if isinstance(stmt, AsyncCopy) and ahead:
             return _async_copy(stmt, names, stmt.with_(commit=False, hints=()))

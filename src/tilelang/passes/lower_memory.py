@@ -249,6 +249,7 @@ class Lowering:
             lowered,
             cluster=stmt.cluster if self.many else (),
             attrs=_attrs(lowered),
+            min_blocks=_min_blocks(stmt.body),
             loc=stmt.loc,
         )
         order = [p.name for p in self.fn.params] + [v.name for v in self.fn.dynamic]
@@ -646,6 +647,14 @@ def _prefetched(maps: Collection[TensorMap], threads: Sequence[Var]) -> Block:
         return ()
     first = both(compare(BinaryOp.EQ, v, 0) for v in threads)
     return (If(first, tuple(Instr("prefetch.tensormap", (), (m,)) for m in maps)),)
+
+
+def _min_blocks(body: Block) -> int:
+    """How many blocks the author wants an SM to hold."""
+    found = [
+        s.values[0] for s in body if isinstance(s, Annotate) and s.kind == "min_blocks_per_sm"
+    ]
+    return max(found, default=0)
 
 
 def _attrs(body: Block) -> tuple[tuple[str, bool], ...]:

@@ -30,6 +30,7 @@ from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.order_reducers import order_reducers
 from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.simt.arms import find_arms
+from tilelang.passes.simt.author_layouts import author_layouts
 from tilelang.passes.simt.demote_fragments import demote_fragments
 from tilelang.passes.simt.first_values import first_values
 from tilelang.passes.simt.fit_memory import fit_memory
@@ -81,6 +82,7 @@ ONE_THREAD: tuple[Pass, ...] = (
 MANY_THREADS: tuple[Pass, ...] = (
     rasterize,  # blocks lie in panels where the author asks for it
     order_blocks,  # blocks with more rounds begin first
+    author_layouts,  # shared buffers lie as the author says
     persistent,  # blocks of products stay and take tiles in turn
     canonicalize_threads,  # asynchronous work is done at once; no hints; pipelines are left
     lower_products,  # sparse and scaled products and patches are plain products and loops

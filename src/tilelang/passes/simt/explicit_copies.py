@@ -22,7 +22,7 @@ from tilelang.passes.lower_parallel import own_nodes, statements, written
 from tilelang.passes.simt.clusters import Clusters
 from tilelang.passes.simt.launch import Threads, refused
 from tilelang.passes.simt.switches import is_off
-from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie
+from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie, placements
 from tilelang.scopes import Memory
 
 U64 = DType("uint64")
@@ -52,6 +52,7 @@ class ExplicitCopies:
             if isinstance(s, (Gemm, AsyncGemm))
             for r in (s.a, s.b)
         }
+        self.placed = placements(body)
         self.chosen: dict[str, Boxes] = {}
         self.fed: dict[str, Buffer] = {}
         self.issues_stores = False
@@ -174,12 +175,14 @@ class ExplicitCopies:
         if isinstance(found, str):
             return
         name = found.tile.buffer.name
-        known = self.chosen.get(name)
+        known = self.placed.get(name)
+        if name in self.chosen:
+            known = self.chosen[name].placement
         if self.t.memory(found.tile.buffer) is not Memory.SHARED:
             yield f"{name} is not in shared memory"
         if name in self.t.roots or name in self.t.roots.values():
             yield f"another view of {name} exists"
-        elif (known and known.placement != found.placement) or not may_lie(found, self.multiplied):
+        elif known not in (None, found.placement) or not may_lie(found, self.multiplied):
             yield f"{name} has to lie otherwise"
 
 

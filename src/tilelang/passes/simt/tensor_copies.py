@@ -182,6 +182,16 @@ def tile_placement(buffer: Buffer, own: tuple[int, ...]) -> Placement | None:
     return _row_major(rows, columns, size) if fits else None
 
 
+def placements(body: Block) -> dict[str, Placement]:
+    """How buffers lie of which that is settled."""
+    return {
+        b.name: Placement(*key)
+        for s in statements(body)
+        if isinstance(s, Annotate) and s.kind == PLACEMENT
+        for b, key in zip(s.buffers, s.values, strict=True)
+    }
+
+
 def may_lie(found: Boxes, multiplied: Collection[str]) -> bool:
     """Whether the tile may lie as tensor copies want it: products want theirs in panels."""
     buffer = found.tile.buffer

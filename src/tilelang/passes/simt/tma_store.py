@@ -31,14 +31,14 @@ from tilelang.ir.tile import (
     SyncThreads,
 )
 from tilelang.isa.target import Capability, Target
-from tilelang.layout.placement import GROUP, Placement
+from tilelang.layout.placement import GROUP
 from tilelang.passes.build import Names, as_type, map_bodies, map_statements, whole
-from tilelang.passes.issue import PLACEMENT, Arm, Issue
+from tilelang.passes.issue import Arm, Issue
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import own_nodes, statements
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted
 from tilelang.passes.simt.switches import is_off
-from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie
+from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie, placements
 from tilelang.passes.varying import Varying
 from tilelang.scopes import Memory
 
@@ -114,12 +114,7 @@ class _Stores:
         self.multiplied = {
             r.buffer.name for s in statements(body) if isinstance(s, Gemm) for r in (s.a, s.b)
         }
-        self.placed = {
-            b.name: Placement(*key)
-            for s in statements(body)
-            if isinstance(s, Annotate) and s.kind == PLACEMENT
-            for b, key in zip(s.buffers, s.values, strict=True)
-        }
+        self.placed = placements(body)
         self.viewed = {*threads.roots, *threads.roots.values()}
         self.chosen: dict[str, Boxes] = {}
 
