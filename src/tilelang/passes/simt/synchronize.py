@@ -43,6 +43,9 @@ WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
 MARKS = (READ, WRITTEN, DONE, LANES_READ, LANES_WRITTEN)
 """Rows without an instruction, which say what is read and written."""
 
+_BY_THEMSELVES = ("mbarrier", "tcgen05.commit", "tcgen05.descriptor")
+"""How rows begin that need no barrier: what is done at mbarriers, and what only names memory."""
+
 BULK, BULK_WAIT = "cp.async.bulk", "cp.async.bulk.wait_group"
 """How the rows of bulk copies begin. What they load is there when an mbarrier says so; what they
 store is read until the group is waited for.
@@ -374,7 +377,7 @@ def _touched(stmt: Stmt) -> Iterator[tuple[Array, Expr, int, bool, str]]:
                         yield n.array, n.index, n.type.lanes, False, ""
     if isinstance(stmt, Write):
         yield stmt.array, stmt.index, stmt.value.dtype.lanes, True, ""
-    if isinstance(stmt, Instr) and not stmt.row.startswith("mbarrier"):
+    if isinstance(stmt, Instr) and not stmt.row.startswith(_BY_THEMSELVES):
         # A bulk copy changes its mbarrier too, which no other thread uses as memory.
         for slot in stmt.outs[:1] if stmt.row.startswith(BULK) else stmt.outs:
             yield slot.array, slot.index, slot.count, True, stmt.row

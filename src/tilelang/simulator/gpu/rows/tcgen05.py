@@ -113,8 +113,8 @@ def dealloc(use: Use) -> Steps:
         lanes, columns = np.indices((LANES, count)).astype(np.int64)
         at = tensor.places(lanes, columns + first, use.loc)[..., None] + np.arange(4)
         actor = int(use.group.actors[warp * WARP])
-        who = Who(use.group.team, actor, use.site, USABLE)
-        tensor.shadow.write(at.reshape(-1), who, actor)
+        # That all others have passed a barrier is enough, as in CUTLASS: no fence is asked for.
+        tensor.shadow.write(at.reshape(-1), Who(use.group.team, actor, use.site), actor)
     del tensor.held[first]
     tensor.stale = True
     yield None
