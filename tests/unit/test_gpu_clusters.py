@@ -136,14 +136,29 @@ def test_a_cluster_of_one_block_is_no_cluster():
     assert not any("cluster" in r or "multicast" in r for r in rows)
 
 
-def test_a_copy_to_several_blocks_at_once_is_refused_by_name():
+@pytest.mark.parametrize("mask", [0b0011, 0b1010, 0b1111, 0b0100])
+def test_a_tile_of_one_block_for_several(mask):
     @T.prim_func
-    def kernel(A: T.Tensor((2, 64), "float32")):
+    def kernel(A: T.Tensor((3, 8, 40), "float32"), B: T.Tensor((3, 8, 40), "float32")):
+        with T.ClusterKernel(4, 2, threads=64, cluster_dims=(2, 2)) as (bx, by):
+            s = T.alloc_shared((40,), "float32")
+            number = by * 4 + bx
+            for k in T.serial(3):
+                T.copy_cluster(A[k, number, :], s, cluster_mask=mask)
+                T.copy(s, B[k, number, :])
+
+    a = integers(3, 8, 40)
+    check_gpu(kernel, A=a, B=np.zeros_like(a))
+
+
+def test_a_copy_to_several_blocks_of_what_an_array_points_to_is_refused():
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 64), "float32"), I: T.Tensor((2,), "int32")):
         with T.ClusterKernel(2, threads=64, cluster_dims=2) as bx:
             s = T.alloc_shared((64,), "float32")
-            T.copy_cluster(A[bx, :], s, cluster_mask=3)
+            T.copy_cluster(A[I[bx], :], s, cluster_mask=3)
 
-    with pytest.raises(TileError, match=r"T\.copy_cluster to several blocks is not built"):
+    with pytest.raises(TileError, match="of what an array points to is not built"):
         gpu_program(kernel.ir)
 
 

@@ -150,3 +150,24 @@ def test_where_functions_are_called_warps_multiply_and_not_warpgroups(how):
     a = RANDOM.integers(-3, 4, (64, 64)).astype(np.float16)
     rows = rows_of(check_gpu(kernel, A=a, C=np.zeros((64, 64), np.float32)))
     assert not any(r.startswith("wgmma") for r in rows)
+
+
+@pytest.mark.parametrize("hint", [{"disable_tma": True}, {"prefer_instruction": "cp_async"}])
+def test_a_copy_that_asks_for_no_tensor_copy_gets_none(hint):
+    @T.prim_func
+    def kernel(A: T.Tensor((3, 64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            out = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(3, num_stages=2):
+                T.copy(A[k, 0:64, 0:64], a, **hint)
+                T.gemm(a, a, c, transpose_B=True)
+            T.copy(c, out)
+            T.copy(out, C, disable_tma=True)
+
+    a = RANDOM.integers(-2, 3, (3, 64, 64)).astype(np.float16)
+    rows = rows_of(check_gpu(kernel, A=a, C=np.zeros((64, 64), np.float16)))
+    assert not any("bulk" in r for r in rows)
+    assert any(r.startswith("cp.async.c") for r in rows)

@@ -96,6 +96,8 @@ class _Layouts:
         for s in statements(body):
             if isinstance(s, (Copy, Parallel)) and dict(s.hints).get("loop_layout"):
                 self.t.note("declined", "loop_layout: nests take the layouts of fragments", s.loc)
+            if isinstance(s, Annotate) and s.kind == "l2_hit_ratio":
+                self.t.note("declined", "no part of the L2 cache is set aside for arrays", s.loc)
         lies: list[Stmt] = []
         for wish in wishes(body):
             found = self.carried_out(wish)

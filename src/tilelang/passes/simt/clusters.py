@@ -11,10 +11,22 @@ reach it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tilelang.dtypes import DType
-from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, Region, const, int_value
+from tilelang.ir.expr import (
+    AtomicLoad,
+    Binary,
+    BinaryOp,
+    Buffer,
+    Expr,
+    Load,
+    LoadVector,
+    Region,
+    Var,
+    const,
+    int_value,
+)
 from tilelang.ir.special import MakeTensor
 from tilelang.ir.sync import (
     AsyncGemm,
@@ -24,8 +36,19 @@ from tilelang.ir.sync import (
     MbarArrive,
     SyncGrid,
 )
-from tilelang.ir.tile import Annotate, Block, Copy, Gemm, If, Stmt, SyncThreads
-from tilelang.passes.build import as_type, plus, static_extents, times, whole
+from tilelang.ir.tile import (
+    Annotate,
+    Block,
+    Copy,
+    For,
+    Gemm,
+    If,
+    Let,
+    Pipelined,
+    Stmt,
+    SyncThreads,
+)
+from tilelang.passes.build import as_type, compare, plus, static_extents, times, whole
 from tilelang.passes.issue import PLACEMENT, Issue
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import Threads, refused, static_shape
@@ -58,6 +81,16 @@ class Clusters:
             for s in statements(t.launch.body)
             if isinstance(s, (Gemm, AsyncGemm))
             for r in (s.a, s.b)
+        }
+        body = t.launch.body
+        self.lets = {s.var.name: s.value for s in statements(body) if isinstance(s, Let)}
+        blocks = {v.name for v in t.launch.vars} | set(self.lets)
+        threads = {v.name for v, n in zip(t.launch.thread_vars, t.extents, strict=True) if n > 1}
+        self.own = threads | {
+            s.var.name
+            for s in statements(body)
+            if isinstance(s, (For, Pipelined))
+            and any(isinstance(n, Var) and n.name in blocks for n in s.start.walk())
         }
         self.placed: dict[str, Buffer] = {}
         self.counter: Buffer | None = None
@@ -130,7 +163,7 @@ class Clusters:
     def copy(self, stmt: CopyCluster, at: Region | None, part: Threads) -> Block:
         """A copy into the shared memory of another block; `at` is the barrier there."""
         if stmt.dst_block is None:
-            raise refused(stmt, "T.copy_cluster to several blocks")
+            return self.to_several(stmt)
         if self.t.roots.keys() & {stmt.src.buffer.name, stmt.dst.buffer.name}:
             raise refused(stmt, "T.copy_cluster of a view")
         self.reached = True
@@ -142,6 +175,46 @@ class Clusters:
             arrive = Issue("mbarrier.arrive.cluster", (at,), (cta,), loc=stmt.loc)
             out = (*out, *self.led(part, (arrive,), stmt))
         return out
+
+    def to_several(self, stmt: CopyCluster) -> Block:
+        """A tile of the first block of a mask for all of them: each loads for itself what the first
+        one would, which depends on nothing but where that block is.
+        """
+        mask = stmt.cluster_mask
+        own = Copy(stmt.src, stmt.dst, loc=stmt.loc)
+        if self.alone or mask.bit_count() < 2:
+            return (own,)
+        first = (mask & -mask).bit_length() - 1
+        src = stmt.src.with_(mins=tuple(self.seen_by(first, m, stmt) for m in stmt.src.mins))
+        self.t.note("declined", "T.copy_cluster: each block loads the tile for itself", stmt.loc)
+        theirs = Copy(src, stmt.dst, loc=stmt.loc)
+        return (If(self.is_named(mask), (theirs,), orelse=(own,), loc=stmt.loc),)
+
+    def is_named(self, mask: int) -> Expr:
+        """Whether a mask names the block."""
+        shifted = Binary(BinaryOp.SHR, const(mask), self.rank())
+        return compare(BinaryOp.EQ, Binary(BinaryOp.BITAND, shifted, const(1)), 1)
+
+    def seen_by(self, rank: int, e: Expr, stmt: Stmt) -> Expr:
+        """The value of an index in the block of a rank in the cluster."""
+        there: dict[str, Expr] = {}
+        for v, size in zip(self.t.launch.vars, (*self.dims, 1, 1), strict=False):
+            begin = Binary(BinaryOp.FLOORDIV, v, as_type(const(size), v.type))
+            there[v.name] = plus(times(begin, size), rank % size)
+            rank //= size
+        return _replaced(self.spelled(e, stmt), there)
+
+    def spelled(self, e: Expr, stmt: Stmt) -> Expr:
+        """An index in terms of block indices, parameters, and rounds that all go through."""
+        for n in e.walk():
+            if isinstance(n, (Load, LoadVector, AtomicLoad)):
+                raise refused(stmt, "T.copy_cluster to several blocks of what an array points to")
+            if isinstance(n, Var) and n.name in self.own:
+                raise refused(stmt, "T.copy_cluster to several blocks in rounds of their own")
+        lets = {n.name for n in e.walk() if isinstance(n, Var) and n.name in self.lets}
+        if not lets:
+            return e
+        return self.spelled(_replaced(e, {name: self.lets[name] for name in lets}), stmt)
 
     def led(self, part: Threads, body: Block, stmt: Stmt) -> Block:
         """What the first thread does after all have met."""
@@ -192,6 +265,12 @@ class Clusters:
             *_lies(remote),
             Copy(stmt.src, into, loc=stmt.loc),
         )
+
+
+def _replaced(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    if isinstance(e, Var):
+        return values.get(e.name, e)
+    return e.rewrite(lambda n: values.get(n.name) if isinstance(n, Var) else None)
 
 
 def placement_key(buffer: Buffer) -> tuple[int, ...]:

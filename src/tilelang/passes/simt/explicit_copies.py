@@ -110,11 +110,10 @@ class ExplicitCopies:
         first = (mask & -mask).bit_length() - 1
         mine = compare(BinaryOp.EQ, rank, first)
         once = If(mine, found.loads(bar, stmt, imm, blocks=mask), loc=stmt.loc)
-        shifted = Binary(BinaryOp.SHR, const(mask), rank)
-        named = compare(BinaryOp.EQ, Binary(BinaryOp.BITAND, shifted, const(1)), 1)
         if mask == (1 << self.clusters.size) - 1:
             return (once,)
-        return (If(named, (once,), orelse=found.loads(bar, stmt, imm), loc=stmt.loc),)
+        alone = found.loads(bar, stmt, imm)
+        return (If(self.clusters.is_named(mask), (once,), orelse=alone, loc=stmt.loc),)
 
     def store(
         self,

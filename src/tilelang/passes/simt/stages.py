@@ -115,6 +115,8 @@ def _faults(
         yield f"{dst.name} is copied in part"
     if dst.name in t.roots or dst.name in t.roots.values():
         yield f"another view of {dst.name} exists"
+    if dict(copy.hints).get("prefer_instruction") == "sync":
+        yield f"{dst.name} is to be copied at once"
     if copy.src.dtype != dst.dtype:
         yield f"the copy into {dst.name} converts"
     if copy.src.buffer.name in changed:

@@ -261,7 +261,9 @@ class _Specialize:
         for copy in found.ahead:
             if copy.dst.buffer.name in changed:
                 yield Declined(copy.loc, f"{copy.dst.buffer.name} is written after it is copied")
-            name = copy.src.buffer.name
+            name, hints = copy.src.buffer.name, dict(copy.hints)
+            if hints.get("disable_tma") or hints.get("prefer_instruction", "tma") != "tma":
+                yield Declined(copy.loc, "T.copy asks for no tensor copy")
             if name in self.ahead.changed:
                 yield Declined(copy.loc, f"{name} is written in the kernel")
             made = boxes(staged_region(copy.dst), copy.src)
