@@ -7,8 +7,9 @@ parameter, what was expected and what was got.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +34,7 @@ from tilelang.runtime.arrays import (
     unpack_rows,
 )
 from tilelang.runtime.sizes import Fact, Sizes
+from tilelang.scopes import Dialect
 
 MISSED: Final = object()
 """What a launch plan gives for arguments that it is not for: they are to be bound in full."""
@@ -91,7 +93,7 @@ class Signature:
             elif value is None:
                 bound.values[name] = self._absent(p)
             else:
-                array = self._adopt(value, self._name(p))
+                array = self._folded(p, self._adopt(value, self._name(p)))
                 arrays.append(Given(p, array, self._element_shape(p, array)))
         sizes.solve([fact for g in arrays for fact in _facts(g)])
         for g in arrays:
@@ -113,6 +115,25 @@ class Signature:
     def _adopt(self, value: Any, where: str) -> Array:
         """An argument as an array in memory that the kernel can use."""
         return adopt(value, where)
+
+    def _folded(self, p: Param, array: Array) -> Array:
+        """For a kernel of the Ascend adapter, whose tree takes any tensor for its storage: an array
+        without gaps, of as many elements in another shape, in the shape declared. Where that has
+        symbols, only axes of one element may be too many.
+        """
+        if self.fn.dialect != Dialect.ADAPTER.value or p.buffer is None:
+            return array
+        storage = array.storage
+        declared = [int_value(e) for e in p.buffer.shape]
+        shape = [n for n in declared if n is not None]
+        if len(shape) < len(declared):
+            shape = [n for n in storage.shape if n != 1]
+        rank = len(declared)
+        fits = len(shape) == rank and math.prod(shape) == storage.size
+        known = None not in declared or storage.ndim != rank
+        if not fits or not known or not storage.flags.c_contiguous:
+            return array
+        return replace(array, storage=storage.reshape(shape))
 
     def _framework(self, arrays: Sequence[Given]) -> str:
         """Whose arrays the outputs are: those of the first array given."""
