@@ -35,6 +35,7 @@ class Capability(enum.Enum):
     SETMAXNREG = "setmaxnreg: registers moved between warpgroups"
     WGMMA = "wgmma: warpgroup matrix products"
     TCGEN05 = "tcgen05: matrix products into Tensor Memory"
+    TCGEN05_INT8 = "tcgen05: products of 8-bit integers"
     TENSOR_MEMORY = "Tensor Memory"
     FP8 = "matrix products of 8-bit floats"
     FP4 = "block-scaled matrix products of 4-bit floats"

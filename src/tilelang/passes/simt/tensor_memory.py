@@ -37,7 +37,7 @@ from tilelang.ir.tile import (
     ThreadReturn,
     View,
 )
-from tilelang.isa.target import Target
+from tilelang.isa.target import Capability, Target
 from tilelang.layout.cells import CELL_BITS, Cells, Lanes, from_key
 from tilelang.passes.build import (
     Names,
@@ -203,6 +203,20 @@ class _Planner:
                 raise refused(s, "another view of Tensor Memory")
             if isinstance(s, ThreadReturn):
                 raise refused(s, "T.thread_return in a kernel with Tensor Memory")
+            if isinstance(s, (Gemm, AsyncGemm)) and s.c.buffer.name in names:
+                self.refuse_type(s)
+
+    def refuse_type(self, stmt: Gemm | AsyncGemm) -> None:
+        """A product of types that the chip has no instruction for."""
+        if stmt.a.dtype.is_integer and not self.target.supports(Capability.TCGEN05_INT8):
+            raise error(
+                "target",
+                f"tcgen05 of {self.target} does not multiply {stmt.a.dtype}",
+                stmt.loc,
+                expected="floats, or sm_100a",
+                got=f"{stmt.a.dtype} into {stmt.c.buffer.name}",
+                help="accumulate in a fragment: T.gemm takes integers there",
+            )
 
     # The plan ------------------------------------------------------------------------------------
 

@@ -50,6 +50,9 @@ _SINCE_HOPPER = _ADA | {
 _HOPPER = _SINCE_HOPPER | {Capability.WGMMA}
 _BLACKWELL = _SINCE_HOPPER | {Capability.FP4}
 _BLACKWELL_DATACENTER = _BLACKWELL | {Capability.TCGEN05, Capability.TENSOR_MEMORY}
+_BLACKWELL_100 = _BLACKWELL_DATACENTER | {Capability.TCGEN05_INT8}
+"""PTX ISA, tcgen05.mma: `.kind::i8` is supported on sm_100a, sm_101a and sm_110a."""
+
 
 
 def _memories(shared_per_sm_kb: int, *, tensor_memory: bool = False) -> Memories:
@@ -148,7 +151,7 @@ CHIPS: tuple[Chip, ...] = (
     _chip(
         "sm_100a",
         "Blackwell",
-        _BLACKWELL_DATACENTER,
+        _BLACKWELL_100,
         shared_per_sm_kb=228,
         threads=_threads(2048, 32),
     ),

@@ -25,7 +25,7 @@ from tilelang.targets.cuda.rows.build import (
     value,
 )
 
-_NEEDS = Capability.TCGEN05
+_NEEDS, _INT8 = Capability.TCGEN05, Capability.TCGEN05_INT8
 _COLUMNS = (32, 64, 128, 256, 512)
 _WAIT = ("mbarrier.try_wait.parity", "mbarrier.try_wait.parity.cluster")
 _GROUPS = (("", "cta_group::1"), (".cta2", "cta_group::2"))
@@ -167,7 +167,7 @@ def _product(name: str, head: str, kind: str, *, in_tensor_memory: bool, scaled:
         "tcgen05.mma",
         "{{ .reg .pred p; setp.ne.b32 p, {scale_d}, 0;"
         f" {head}.kind::{kind} [{{d}}], {a}, {{b}}, {{instruction}}{scales}, p; }}}}",
-        _NEEDS,
+        _INT8 if kind == "i8" else _NEEDS,
         ins=(
             OperandRow("d", R | ASYNC, kind=Is.VALUE, dtypes=("uint32",)),
             OperandRow("a", R | ASYNC, kind=Is.VALUE, dtypes=(left,)),
