@@ -57,6 +57,7 @@ from tilelang.passes.build import Names, map_bodies, renamed
 from tilelang.scopes import Memory
 
 _ORDER = (SetFlag, WaitFlag, PipeBarrier, CrossSet, CrossWait, Lock, Unlock)
+_CROSS = (CrossSet, CrossWait)
 _MODES = (AtomicMode, SetMode)
 _BOTH = (Break, Continue, Assert, Assume, SyncAll)
 _IDLE = (Break, Continue, Assume)
@@ -90,10 +91,10 @@ class Split:
         self._check_asked()
 
     def _working(self, body: Block) -> Iterator[Core]:
-        """The kinds of core that have work of their own; order alone is none."""
+        """The kinds of core that have work of their own; the order of their own pipes is none."""
         for stmt in body:
             if isinstance(stmt, CoreRegion):
-                if any(not isinstance(s, _ORDER) for s in stmt.body):
+                if any(not isinstance(s, _ORDER) or isinstance(s, _CROSS) for s in stmt.body):
                     yield stmt.core
                 continue
             if isinstance(stmt, (TileOp, Store, Print)):
