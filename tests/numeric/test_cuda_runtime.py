@@ -246,3 +246,31 @@ def test_the_profiler_makes_tensors_and_takes_times_on_the_device(cuda):
     assert all(1e-4 < t < 1.0 for t in times.values()), times
     wall = profiler.do_bench(backend="wall", rep=5, quantiles=[0.0, 1.0])
     assert times["cupti"] < wall[1]
+
+
+def test_device_code_of_the_author(cuda):
+    code = """
+__device__ void swapped(half* from, half* to, int n) {
+  for (int i = 0; i < n; i += 2) {
+    *reinterpret_cast<half2*>(to + i) = __lowhigh2highlow(*reinterpret_cast<half2*>(from + i));
+  }
+}
+__device__ float half_of(float x) { return x * 0.5f; }
+"""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 8), "float16"), B: T.Tensor((64, 8), "float16")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            T.import_source(code)
+            a, b = T.alloc_local((8,), "float16"), T.alloc_local((8,), "float16")
+            for v in T.vectorized(8):
+                a[v] = A[tx, v]
+            T.call_extern("swapped", T.access_ptr(a, "r"), T.access_ptr(b, "w"), 8, dtype="handle")
+            for v in T.vectorized(8):
+                B[tx, v] = T.call_extern("float32", "half_of", b[v])
+
+    a = cuda.randn(64, 8, device="cuda").half()
+    b = cuda.zeros_like(a)
+    tilelang.compile(main, target="cuda")(a, b)
+    assert cuda.equal(b, (a.view(64, 4, 2).flip(2).reshape(64, 8).float() * 0.5).half())

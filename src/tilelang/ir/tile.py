@@ -398,6 +398,23 @@ class Atomic(TileOp):
     hints: tuple[tuple[str, Any], ...] = attr(default=())
 
 
+DEVICE_SOURCE = "device_source"
+"""The attribute of a function with the author's device code, which an `ExternCall` calls."""
+
+
+class ExternCall(Stmt):
+    """Each thread calls a device function of the author's, by its C name.
+
+    `args` are scalars and addresses; `touched` are the arrays that the addresses lead to, each all
+    of a thread's own array. `result` is what it returns, if anything reads it.
+    """
+
+    fn: str = attr()
+    args: tuple[Expr, ...] = operand()
+    touched: tuple[Region, ...] = operand(default=(), effect=Effect.UPDATE)
+    result: Var | None = binds(default=None)
+
+
 class Free(TileOp):
     """Gives back the Tensor Memory of `buffer` before the end of the block
     (`T.deallocate_tmem`).

@@ -52,6 +52,7 @@ from tilelang.ir.tile import (
     Block,
     Break,
     Continue,
+    ExternCall,
     For,
     If,
     Let,
@@ -228,7 +229,17 @@ def parameters(s: Subject) -> Iterator[Finding]:
 
 _CONTROL = (Let, For, While, If, Break, Continue, Assert, Assume, Print)
 _HOST = (*_CONTROL, Declare, At, MakeTensorMap, Kernel)
-_DEVICE = (*_CONTROL, ThreadReturn, Declare, At, Write, Instr, CoreRegion, VectorFunction)
+_DEVICE = (
+    *_CONTROL,
+    ThreadReturn,
+    ExternCall,
+    Declare,
+    At,
+    Write,
+    Instr,
+    CoreRegion,
+    VectorFunction,
+)
 _LOCKSTEP = (Let, For, If, Declare, Assert, Assume, Write)
 
 

@@ -5,6 +5,7 @@ Each maps onto functions of the language; what has no such meaning is refused by
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,8 @@ from tilelang.errors import TileNotImplementedError, TileValueError
 from tilelang.ir import build, tile
 from tilelang.ir import expr as ir
 from tilelang.ir.build import Builder
-from tilelang.ir.tile import Block, Let, Stmt
+from tilelang.ir.expr import AddressOf, Region, const
+from tilelang.ir.tile import DEVICE_SOURCE, Block, Let, Stmt
 from tilelang.language import alloc, annotate, intrinsics, maths, threads
 from tilelang.language.arguments import integer, known, launch_of, launched, number, place, refuse
 from tilelang.language.buffers import BufferRef, here, plain, store
@@ -23,6 +25,7 @@ from tilelang.language.loops import LoopFrame, Parallel, serial
 from tilelang.language.pointers import make_tensor
 from tilelang.language.values import (
     Value,
+    as_expr,
     cast,
     describe,
     is_scalar,
@@ -440,17 +443,21 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def call_extern(*args: Any, dtype: Any = None, span: Any = None) -> Any:
-    """A device function by its C name: CUDA's own ones that have a meaning here, no source of one's
-    own. The result is converted to `dtype`.
+    """A device function by its C name: CUDA's own ones that have a meaning here, or one of the
+    kernel's `T.import_source`, which may read and write a thread's own arrays by their addresses.
+    The result is converted to `dtype`.
     """
     items = list(args) if dtype is not None else list(args[1:])
     result = args[0] if dtype is None and args else dtype
     name = str(items[0]) if items else "nothing"
-    build.current("T.call_extern")
+    builder = build.current("T.call_extern")
+    sources = builder.eager.settings.get(DEVICE_SOURCE, ())
+    if name not in _CALLS and any(re.search(rf"\b{re.escape(name)}\b", s) for s in sources):
+        return _authors(builder, name, items[1:], result)
     if name not in _CALLS:
         raise refuse(
             "target",
-            f"T.call_extern of {name} needs the native CUDA target",
+            f"T.call_extern of {name}, which no T.import_source before it has",
             cls=TileNotImplementedError,
             expected=", ".join(_CALLS),
             help="write the function with the language, as a @T.macro",
@@ -460,12 +467,37 @@ def call_extern(*args: Any, dtype: Any = None, span: Any = None) -> Any:
     return value if wanted is None or wanted.is_handle or value is None else value.astype(wanted)
 
 
+def _authors(builder: Builder, name: str, given: list[Any], result: Any) -> Value | None:
+    """A call of a function of the author's."""
+    exprs = tuple(as_expr(x) for x in given)
+    pointers = [e for e in exprs if isinstance(e, AddressOf)]
+    for e in pointers:
+        if not e.buffer.scope.startswith("local") or e.buffer.scope == "local.fragment":
+            raise refuse(
+                "scope",
+                f"{name} is given the address of {e.buffer.name}, which is in {e.buffer.scope}",
+                cls=TileNotImplementedError,
+                expected="scalars, and arrays of T.alloc_local",
+                help="copy what it reads into a local array, and what it writes out of one",
+            )
+    touched = tuple(
+        Region(b, tuple(const(0) for _ in b.shape), b.shape, loc=here())
+        for b in dict.fromkeys(e.buffer for e in pointers)
+    )
+    wanted = None if result is None else dtypes.dtype(result)
+    none = wanted is None or wanted.is_handle
+    var = None if none else builder.fresh_var(builder.name_hint("given"), DType(wanted))
+    builder.emit(tile.ExternCall(name, exprs, touched=touched, result=var, loc=here()))
+    if var is None:
+        return None
+    builder.define(var)
+    return Value(var)
+
+
 def import_source(source: str | None = None) -> None:
-    """C source for the kernel; None is no source, anything else needs the native CUDA target."""
+    """CUDA C++ with device functions for `T.call_extern`; None is no source. Only the CUDA target
+    can run such a kernel.
+    """
     if source is not None:
-        raise refuse(
-            "target",
-            "T.import_source needs the native CUDA target",
-            cls=TileNotImplementedError,
-            help="write the function with the language, as a @T.macro",
-        )
+        settings = build.current("T.import_source").eager.settings
+        settings[DEVICE_SOURCE] = (*settings.get(DEVICE_SOURCE, ()), source)

@@ -59,6 +59,7 @@ from tilelang.ir.tile import (
     Block,
     Break,
     Continue,
+    ExternCall,
     For,
     Function,
     Gemm,
@@ -348,6 +349,8 @@ class Lowering:
                 made = self.gemm(stmt, env)
             case Issue():
                 made = self.issue(stmt, env)
+            case ExternCall() if self.many:
+                made = (stmt.with_(args=x.all(stmt.args, None, env), touched=()),)
             case Break() | Continue() | ThreadReturn():
                 made = (stmt,)
             case _:
@@ -421,6 +424,8 @@ class Lowering:
         align = ON_CHIP_ALIGN if space is Space.SHARED else 0
         if self.many and align:
             align = self.shared_align(count * b.dtype.bytes)
+        elif self.many and space is Space.LOCAL and b.name in self.addressed:
+            align = ON_CHIP_ALIGN  # the author's device code may read it by vectors
         array = Array(b.name, b.dtype.base, const(count), space=space, align=align)
         self.places[b.name] = self.placed(b, array)
         init = stmt.init

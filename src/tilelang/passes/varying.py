@@ -18,6 +18,7 @@ from tilelang.ir.tile import (
     Block,
     Break,
     Continue,
+    ExternCall,
     For,
     If,
     Let,
@@ -117,6 +118,8 @@ class Varying:
     def _write(self, stmt: Stmt, apart: bool, parallel: bool) -> None:
         if isinstance(stmt, Atomic) and stmt.previous is not None:
             self._name(stmt.previous, not parallel and isinstance(stmt.value, Expr))
+        if isinstance(stmt, ExternCall) and stmt.result is not None:
+            self._name(stmt.result, apart or self.head(stmt))
         if blocks_of(stmt) == 0 and (apart or self.head(stmt)):
             for buffer in written(stmt):
                 self._mark(buffer)

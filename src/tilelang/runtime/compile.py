@@ -18,7 +18,7 @@ from tilelang.errors import (
     warning,
 )
 from tilelang.frontend import PrimFunc
-from tilelang.ir.tile import Function
+from tilelang.ir.tile import DEVICE_SOURCE, Function
 from tilelang.isa.target import Target, TargetLike
 from tilelang.options import BUILT, Options, Part, ineffective, options_from
 from tilelang.runtime.kernel import Findings, JITKernel, Runner
@@ -153,6 +153,7 @@ def _checked_program(
     errors.
     """
     trace.begin(fn)
+    _refuse_device_code(fn, target)
     with trace.step("check"):
         findings = check_function(fn, target, chips=CHIPS)
     raise_if_any(findings)
@@ -160,6 +161,20 @@ def _checked_program(
     trace.source(_suffix(program, target), program.source)
     trace.end(description(target, native=program.native))
     return program, [*findings, *fallen]
+
+
+def _refuse_device_code(fn: Function, target: Target) -> None:
+    """Device code of the author's has a meaning for a CUDA compiler alone."""
+    on_device = target.mode == "native" and target.backend == "cuda"
+    if dict(fn.attrs).get(DEVICE_SOURCE) and not on_device:
+        raise error(
+            "target",
+            f"{fn.name} has device code of its own (T.import_source), which {target} cannot run",
+            fn.loc,
+            expected="target='cuda'",
+            got=str(target),
+            help="write the function with the language, as a @T.macro",
+        )
 
 
 def _program(

@@ -194,6 +194,14 @@ def compile_source(
                 got=" ".join(chosen.more),
                 help="correct compile_flags or `tl.device_compile_flags` (-O3 is always on)",
             )
+        if code and re.search(r"^import_source \d+\(", log, re.MULTILINE):
+            raise error(
+                "syntax",
+                f"the device code of T.import_source does not compile for {arch}",
+                loc,
+                expected="CUDA C++ that NVRTC takes: no headers of the host's",
+                got=_shown(log),
+            )
         if code:
             raise InternalError(f"the emitted CUDA does not compile for {arch}\n{_shown(log)}")
         resources, warnings = read_log(log)

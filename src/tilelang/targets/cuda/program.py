@@ -16,10 +16,12 @@ from tilelang.errors import InternalError
 from tilelang.ir.expr import Var
 from tilelang.ir.interval import Interval
 from tilelang.ir.thread import Array, Instr, Kernel, Program, TensorMap
+from tilelang.ir.tile import DEVICE_SOURCE, ExternCall
 from tilelang.isa.instr import Rows
 from tilelang.isa.target import Target
 from tilelang.targets.cuda.conversions import Conversions
 from tilelang.targets.cuda.expressions import Expressions
+from tilelang.targets.cuda.extern import device_code, headers
 from tilelang.targets.cuda.host import Host, HostWriter
 from tilelang.targets.cuda.places import Place
 from tilelang.targets.cuda.prelude import prelude
@@ -118,7 +120,8 @@ class _Emitter:
         """All of it."""
         program = self.program
         host = HostWriter(program, self.notes, self.kernel).host
-        head = prelude(self.used)
+        sources = dict(program.attrs).get(DEVICE_SOURCE, ())
+        head = headers(sources) + prelude(self.used) + device_code(sources)
         return Built(
             program.name,
             self._source(head, directives=True),
@@ -146,6 +149,8 @@ class _Emitter:
             reason = missing(stmt.row, self.target)
             if reason:
                 raise InternalError(f"{kernel.name}: {reason}")
+        for stmt in (s for s in statements_of(kernel.body) if isinstance(s, ExternCall)):
+            self.names.of(f"extern {stmt.fn}", stmt.fn)  # no other thing may take its name
         code = Code(loc=kernel.loc)
         facts = facts_of(kernel.body, self.rows)
         x = Expressions(code, Conversions(self.target, self.used))

@@ -18,14 +18,15 @@ from tilelang.errors import InternalError, Loc
 from tilelang.ir.affine import is_countable
 from tilelang.ir.expr import Expr, Var, int_value
 from tilelang.ir.interval import Interval, interval
-from tilelang.ir.node import Effect
-from tilelang.ir.thread import At, Declare, Elem, Instr, Slot, Space, Write
+from tilelang.ir.node import Effect, Kind, flat
+from tilelang.ir.thread import Addr, At, Declare, Elem, Instr, Slot, Space, Write
 from tilelang.ir.tile import (
     Assert,
     Assume,
     Block,
     Break,
     Continue,
+    ExternCall,
     For,
     If,
     Let,
@@ -39,8 +40,9 @@ from tilelang.ir.verify import bodies
 from tilelang.isa.instr import Rows
 from tilelang.targets.cuda.atomics import Updates, gemm_tile
 from tilelang.targets.cuda.expressions import Expressions
+from tilelang.targets.cuda.extern import into_source, out_of_source, source_type
 from tilelang.targets.cuda.instructions import Instructions
-from tilelang.targets.cuda.places import Place, declaration, register_words
+from tilelang.targets.cuda.places import Place, declaration, pointer, register_words
 from tilelang.targets.cuda.text import Code
 from tilelang.targets.cuda.types import access_bytes, constraint, memory_type, registers, value_type
 
@@ -91,12 +93,14 @@ class Names:
 @dataclass(frozen=True)
 class Facts:
     """What holds for a whole kernel: its rows, the arrays in registers that instructions use after
-    they return, by the row that waits for these, and whether its threads wait for each other.
+    they return, by the row that waits for these, whether its threads wait for each other, and which
+    names of results of the author's functions are read.
     """
 
     rows: Rows
     pending: Mapping[str, frozenset[str]]
     waits: bool
+    read: frozenset[str] = frozenset()
 
 
 def statements_of(body: Block) -> Iterator[Stmt]:
@@ -118,7 +122,20 @@ def facts_of(body: Block, rows: Rows) -> Facts:
             if isinstance(x, Slot) and x.array.space is Space.REGISTER and o.effect & Effect.ASYNC:
                 for wait in row.until:
                     pending[wait] = pending.get(wait, frozenset()) | {x.array.name}
-    return Facts(rows, pending, waits)
+    return Facts(rows, pending, waits, _read(body))
+
+
+def _read(body: Block) -> frozenset[str]:
+    """The names of results of the author's functions that are read."""
+    made = {s.result for s in statements_of(body) if isinstance(s, ExternCall)}
+    operands = (
+        x
+        for s in statements_of(body)
+        for f in s.fields()
+        if f.metadata["kind"] is Kind.OPERAND
+        for x in flat(getattr(s, f.name))
+    )
+    return frozenset(n.name for x in operands for n in x.walk() if isinstance(n, Var) and n in made)
 
 
 class Statements:
@@ -174,6 +191,23 @@ class Statements:
         rows = [(stmt, self.facts.rows[stmt.row]) for stmt in run]
         self.instructions.together(rows, [t for stmt in run for t in self._ties(stmt)])
         self.code.loc = around
+
+    def call(self, stmt: ExternCall) -> None:
+        """A call of the author's function; pointers have the types that its source sees."""
+        args = [
+            self.pointer(a) if isinstance(a, Addr) else into_source(self.x.of(a), a.dtype)
+            for a in stmt.args
+        ]
+        text = f"{stmt.fn}({', '.join(args)})"
+        if stmt.result is None or stmt.result.name not in self.facts.read:
+            self.code.add(f"{text};")
+        else:
+            self.bind(stmt.result, out_of_source(text, stmt.result.type))
+
+    def pointer(self, at: Addr) -> str:
+        """The address of an element, typed."""
+        where = pointer(self.x.place(at.array.name), self.x.index(at.index))
+        return f"reinterpret_cast<{source_type(at.array.type)}*>({where})"
 
     # Names ---------------------------------------------------------------------------------------
 
@@ -426,6 +460,7 @@ _RULES: Mapping[type[Stmt], Callable[[Statements, Any], None]] = {
     Assume: Statements.assume,
     Print: Statements.print_,
     Instr: Statements.instr,
+    ExternCall: Statements.call,
 }
 
 
