@@ -10,7 +10,7 @@ folder, so the check of `Instr` statements is passed in (`isa.instr.checker`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tilelang.errors import InternalError
@@ -160,7 +160,7 @@ class _Scope:
             self.ever.add(thing.name)
             self.known[thing.name] = thing
 
-    def uses(self, stmt: Stmt | None, nodes: Iterator[Node]) -> Iterator[Finding]:
+    def uses(self, stmt: Stmt | None, nodes: Iterable[Node]) -> Iterator[Finding]:
         for node in nodes:
             if isinstance(node, (Var, Array, TensorMap)):
                 yield from self.use(stmt, node)

@@ -350,33 +350,16 @@ _OUT = slot("dst", W, dtypes=_NUMBERS, align=BLOCK)
 _ANY = slot("src", R, like="dst", align=BLOCK)
 
 
-def _place_rows() -> list[PipeRow]:
+def _lengths(**names: str) -> Callable[[Params], dict[str, Strided]]:
+    """Runs of elements, by the names of their numbers."""
+    return lambda p: {s: ((p[n],), (1,)) for s, n in names.items()}
+
+
+def _gather_rows() -> list[PipeRow]:
     offset = slot("offset", R, dtypes=("uint32", "int32"), align=BLOCK)
     sizes = counts("count", "src_count")
-    packed = {"dst": "dst_count", "src": "count", "mask": "mask_count"}
-
-    def lengths(*slots: str) -> Callable[[Params], dict[str, Strided]]:
-        return lambda p: {s: ((p[packed[s]],), (1,)) for s in slots}
-
+    mask = slot("mask", R, dtypes=("uint32", "uint16", "uint8"), align=BLOCK)
     return [
-        _row(
-            "v.broadcast",
-            _api("broadcast"),
-            _OUT,
-            slot("a", R, like="dst"),
-            *counts(*_strides(("a",))),
-            views=_tiles(("a",)),
-            meaning=_copy,
-        ),
-        _row(
-            "v.transpose",
-            _api("transpose"),
-            _OUT,
-            slot("a", R, like="dst", align=BLOCK),
-            *counts("rows", "columns", "dst_pitch", "a_pitch"),
-            views=_transpose_views,
-            meaning=_transpose,
-        ),
         _row(
             "v.gather",
             _api("gather"),
@@ -406,7 +389,7 @@ def _place_rows() -> list[PipeRow]:
             _ANY,
             *counts("count", "dst_count"),
             imm=(choice("pattern", *_PATTERNS),),
-            views=lengths("dst", "src"),
+            views=_lengths(dst="dst_count", src="count"),
             meaning=_gather_mask,
         ),
         _row(
@@ -414,10 +397,33 @@ def _place_rows() -> list[PipeRow]:
             _api("gather_mask"),
             _OUT,
             _ANY,
-            slot("mask", R, dtypes=("uint32", "uint16", "uint8"), align=BLOCK),
+            mask,
             *counts("count", "dst_count", "mask_count"),
-            views=lengths("dst", "src", "mask"),
+            views=_lengths(dst="dst_count", src="count", mask="mask_count"),
             meaning=_gather_bits,
+        ),
+    ]
+
+
+def _place_rows() -> list[PipeRow]:
+    return [
+        _row(
+            "v.broadcast",
+            _api("broadcast"),
+            _OUT,
+            slot("a", R, like="dst"),
+            *counts(*_strides(("a",))),
+            views=_tiles(("a",)),
+            meaning=_copy,
+        ),
+        _row(
+            "v.transpose",
+            _api("transpose"),
+            _OUT,
+            slot("a", R, like="dst", align=BLOCK),
+            *counts("rows", "columns", "dst_pitch", "a_pitch"),
+            views=_transpose_views,
+            meaning=_transpose,
         ),
         _row(
             "v.progression",
@@ -540,10 +546,6 @@ def _merge(dst: Array, **p: Any) -> tuple[()]:
     return ()
 
 
-def _lengths(**names: str) -> Callable[[Params], dict[str, Strided]]:
-    return lambda p: {s: ((p[n],), (1,)) for s, n in names.items()}
-
-
 def _sort_rows() -> list[PipeRow]:
     out = slot("dst", W, dtypes=("float32", "float16"), align=BLOCK)
     src = slot("src", R, like="dst", align=BLOCK)
@@ -587,6 +589,7 @@ VECTOR = [
     *_elementwise_rows(),
     *_choice_rows(),
     *_place_rows(),
+    *_gather_rows(),
     *(_reduce_row(op, clear=clear) for op in _REDUCE for clear in (True, False)),
     *(_block_reduce(op) for op in ("max", "min", "sum")),
     *_sort_rows(),
