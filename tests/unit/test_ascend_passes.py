@@ -299,3 +299,39 @@ def test_check_runs_a_kernel_on_queues_with_the_settings_that_it_was_compiled_wi
     given = [np.ones((16, 64), "f4") for _ in range(2)]
     assert tilelang.check(tilelang.compile(bare, pass_configs=AUTO), run_with=given) == []
     assert tilelang.check(tilelang.compile(bare), run_with=given) != []
+
+
+def crossing(set_modes, wait_for):
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 2, 32), "float"), B: T.Tensor((2, 2, 32), "float")):
+        with T.Kernel(2, is_npu=True) as (cid, vid):
+            a = T.alloc_ub((32,), "float")
+            b = T.alloc_ub((32,), "float")
+            T.annotate_address({a: 0, b: 128})
+            with T.Scope("V"):
+                T.tile.fill(a, 1.0 + vid + 2 * cid)
+                T.barrier_all()
+                T.copy(a, A[cid, vid, :])
+                for mode in set_modes:
+                    T.set_cross_flag("MTE3", 3, mode)
+                T.wait_cross_flag(wait_for)
+                T.copy(A[cid if 1 in set_modes else 1 - cid, 1 - vid, :], b)
+                T.barrier_all()
+                T.copy(b, B[cid, vid, :])
+
+    return kernel
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [(0, [[4, 3], [2, 1]]), (1, [[2, 1], [4, 3]])])
+def test_a_wait_has_the_mode_in_which_its_flag_is_raised(mode, wanted):
+    fn = made(crossing([mode], 3), [])
+    arrays = {k: np.zeros((2, 2, 32), "f4") for k in "AB"}
+    assert found(fn, arrays) == []
+    kernel = tilelang.compile(crossing([mode], 3))
+    kernel(arrays["A"], arrays["B"])
+    np.testing.assert_array_equal(arrays["B"][:, :, 5], wanted)
+
+
+def test_a_flag_of_two_modes_is_refused():
+    with pytest.raises(TileValueError, match="raised in several modes"):
+        made(crossing([0, 1], 3), [])

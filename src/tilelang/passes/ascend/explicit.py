@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
-from tilelang.passes.ascend.cores import choose_cores, clear_accumulators, plain_loops
+from tilelang.passes.ascend.cores import choose_cores, clear_accumulators
 from tilelang.passes.ascend.infer_scopes import infer_scopes
 from tilelang.passes.ascend.insert_sync import insert_sync
+from tilelang.passes.ascend.match_flags import match_flags
 from tilelang.passes.ascend.plan_memory import plan_memory
 from tilelang.passes.ascend.route_copies import route_copies
 from tilelang.passes.ascend.split_cores import split_cores
@@ -21,15 +22,17 @@ from tilelang.passes.ascend.spread_functions import spread_functions
 from tilelang.passes.ascend.unroll_pipelines import unroll_pipelines
 from tilelang.passes.ascend.vectorize_functions import vectorize_functions
 from tilelang.passes.ascend.vectorize_parallel import vectorize_parallel
+from tilelang.passes.ascend.whole_writes import whole_writes
 
 Pass = Callable[[Function, Target], Function]
 
 EXPLICIT: tuple[Pass, ...] = (
     choose_cores,  # launches say how many vector cores of a group take part
-    plain_loops,  # no pipelined loops in mainline kernels
     clear_accumulators,  # nothing fills L0C: products begin at zero
+    whole_writes,  # vector functions say what they overwrite as a whole
     spread_functions,  # SIMT functions say what one thread does
     vectorize_functions,  # SIMD functions work on registers alone
+    match_flags,  # waits for cross-core flags know their mode
     infer_scopes,  # every buffer has one memory
     vectorize_parallel,  # no parallel nests: operations on tiles, loops over elements
     route_copies,  # no copy but what the hardware does
