@@ -6,13 +6,17 @@ What enters: a function of the tile stage, the target and the settings. What lea
 
 from __future__ import annotations
 
+import math
 import zlib
+from collections.abc import Sequence
 from typing import Any, cast
 
 from tilelang.dtypes import DType
+from tilelang.ir.thread import Kernel, Program
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 from tilelang.options import Options
+from tilelang.passes.build import map_kernels
 from tilelang.passes.pipeline import lower
 from tilelang.passes.simt.switches import left_out
 from tilelang.runtime.cache import Entry
@@ -20,11 +24,27 @@ from tilelang.runtime.cuda import CudaProgram
 from tilelang.runtime.programs import Programs, loc_facts, loc_of
 from tilelang.runtime.trace import Trace
 from tilelang.targets.cuda.host import Host, MapFacts
-from tilelang.targets.cuda.nvrtc import Cubin, Flags, Resources, compile_source, version
+from tilelang.targets.cuda.nvrtc import (
+    Cubin,
+    Flags,
+    GivenUp,
+    Resources,
+    compile_source,
+    version,
+)
+from tilelang.targets.cuda.occupancy import occupancy
 from tilelang.targets.cuda.program import Built, KernelFacts, emit
 from tilelang.targets.cuda.statements import Failure
 
 PROGRAMS: Programs[CudaProgram] = Programs()
+
+OVERLAP = "overlap"
+"""What is left out where ptxas serialises products."""
+
+FEW_REGISTERS, MOST_SPILLED = 40, 16
+"""Registers of a thread of kernels that are compiled again for a full SM, those that move memory
+rather than multiply; and bytes that this may make a thread spill.
+"""
 
 
 def cuda_program(fn: Function, target: Target, trace: Trace) -> CudaProgram:
@@ -55,14 +75,61 @@ def flags_of(options: Options) -> Flags:
 
 
 def _compiled(fn: Function, target: Target, trace: Trace) -> CudaProgram:
-    program = lower(fn, target, trace.stage, left_out(trace.options))
+    """The program; without products that overlap if the compiler does not follow there."""
+    without = left_out(trace.options)
+    try:
+        made, overlaps = _lowered(fn, target, trace, without)
+    except GivenUp:
+        if OVERLAP in without:
+            raise
+    else:
+        if OVERLAP in without or not (overlaps and made.cubin.starved):
+            return made
+    return _lowered(fn, target, trace, (*without, OVERLAP))[0]
+
+
+def _lowered(
+    fn: Function, target: Target, trace: Trace, without: Sequence[str]
+) -> tuple[CudaProgram, bool]:
+    """The program, and whether products of it overlap with what follows them."""
+    program = lower(fn, target, trace.stage, without)
     with trace.step("emit"):
         built = emit(program, target)
-    trace.text("kernel.cu", built.plain)
-    arch = built.arch
+    flags = flags_of(trace.options)
     with trace.step("nvrtc"):
-        cubin = compile_source(built.text, arch, flags_of(trace.options), fn.loc)
-    return CudaProgram(built, cubin)
+        cubin = compile_source(built.text, built.arch, flags, fn.loc)
+        built, cubin = _filled(program, (built, cubin), flags)
+    trace.text("kernel.cu", built.plain)
+    kinds = [note[0] for note in dict(program.attrs).get("notes", ())]
+    return CudaProgram(built, cubin), "overlapped" in kinds
+
+
+def _filled(program: Program, made: tuple[Built, Cubin], flags: Flags) -> tuple[Built, Cubin]:
+    """The same with fewer registers, where a few less let an SM hold as many threads as it can and
+    cost next to no spills.
+    """
+    built, cubin = made
+    most: dict[str, int] = {}
+    for k in built.kernels:
+        used, chip, threads = cubin.resources.get(k.symbol), built.target.chip, math.prod(k.block)
+        limits = None if chip is None else chip.threads
+        if used is None or chip is None or limits is None or used.registers > FEW_REGISTERS:
+            continue
+        shared = k.shared + used.shared
+        found = occupancy(chip, registers=used.registers, threads=threads, shared=shared)
+        if found.limit == "registers":
+            warps = -(-threads // limits.warp_size.value)
+            most[k.name] = limits.warps_per_core.value // warps
+    if not most:
+        return made
+
+    def wish(kernel: Kernel) -> Kernel:
+        return kernel.with_(min_blocks=kernel.min_blocks or most.get(kernel.name, 0))
+
+    fuller = emit(map_kernels(program, wish), built.target)
+    again = compile_source(fuller.text, built.arch, flags)
+    spilled = max((r.spill_stores for r in again.resources.values()), default=0)
+    return made if spilled > MOST_SPILLED else (fuller, again)
 
 
 # ---- What is kept --------------------------------------------------------------------------------

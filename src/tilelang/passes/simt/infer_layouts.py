@@ -61,6 +61,7 @@ class Nest:
     extents: tuple[int, ...] | None
     uses: list[Use]
     vector: int
+    outside: bool
 
 
 Wanted = Mapping[str, Spread]
@@ -104,10 +105,9 @@ class _Inference:
             if isinstance(stmt, Parallel):
                 nest = nest_of(stmt, self.t)
                 self.nests.append(nest)
-                for use in nest.uses:
-                    seen = self.vectors.get(use.buffer.name)
-                    width = nest.vector or 1
-                    self.vectors[use.buffer.name] = width if seen is None else min(seen, width)
+                for use in nest.uses if nest.outside else ():
+                    seen = self.vectors.get(use.buffer.name, nest.vector)
+                    self.vectors[use.buffer.name] = min(seen, nest.vector)
             elif isinstance(stmt, Reduce):
                 self.reduces.append(stmt)
 
@@ -138,8 +138,13 @@ class _Inference:
             if not free:
                 return
             name = max(free, key=lambda n: math.prod(self.shapes[n]))
-            vector = self.vectors.get(name, 1)
+            vector = self.vectors.get(name) or self.alone(name)
             self.settle(name, coalesced(self.shapes[name], self.t.count, vector))
+
+    def alone(self, name: str) -> int:
+        """How many elements stand together in a fragment that only meets others."""
+        widths = [n.vector for n in self.nests if any(u.buffer.name == name for u in n.uses)]
+        return min(widths, default=1)
 
     def through_nest(self, nest: Nest) -> bool:
         """Fragments follow the layout of the nest."""
@@ -197,7 +202,7 @@ def nest_of(stmt: Parallel, t: Threads) -> Nest:
     if not bits:
         own = [u.buffer.dtype.bits for u in uses.values()]
         vector = max(1, 128 // max(own)) if own else 4
-    return Nest(stmt, known, list(uses.values()), max(1, min(vector, 16)))
+    return Nest(stmt, known, list(uses.values()), max(1, min(vector, 16)), outside=bool(bits))
 
 
 def accesses(

@@ -38,6 +38,7 @@ from tilelang.passes.issue import Completed, Handover, Issue, IssuedGemm, Starte
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.matrix import Tensor
+from tilelang.passes.simt.switches import is_off
 from tilelang.passes.simt.warpgroup import GROUP_THREADS, Group
 
 WAIT, MEET, PASS = "mbarrier.try_wait.parity", "barrier.sync.value", "barrier.arrive.value"
@@ -172,7 +173,7 @@ class _Overlap:
         not help, or cannot be.
         """
         at = [k for k, s in enumerate(loop.body) if self.group(s) is not None]
-        again = any(loop is x for x in self.made)
+        again = any(loop is x for x in self.made) or is_off(self.t.fn, "overlap")
         if again or len(at) < 2 or loop.kind is not LoopKind.SERIAL or loop.step is not None:
             return (loop,)
         found = self.split(loop, at[0], at[-1])

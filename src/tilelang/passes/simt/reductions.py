@@ -30,7 +30,6 @@ from tilelang.ir.tile import (
     Block,
     For,
     If,
-    Let,
     LoopKind,
     Parallel,
     Reduce,
@@ -229,27 +228,33 @@ class _Job:
         return tuple(out)
 
     def exchange(self, acc: Buffer, far: list[Digit]) -> Block:
-        """Every thread's partial results through shared memory, once."""
-        count, names = self.t.count, self.t.names
+        """Partial results through shared memory, once: those of every thread, or of the first one
+        of each warp where a whole warp has the same.
+        """
+        near = math.prod(self.in_warp(d) for d in self.spread.on(self.axis) if d.thread)
+        each = WARP if near == WARP else 1
+        count, names = self.t.count // each, self.t.names
         shared = names.buffer("exchange", acc.dtype, (self.count * count,), "shared.dyn")
-        mine = self.t.index
-        used = max(d.thread * d.size for d in self.spread.thread_digits)
+        mine = self.t.digit(each, 0)
+        used = max(d.thread * d.size for d in self.spread.thread_digits) // each
         home = Binary(BinaryOp.FLOORMOD, mine, const(used)) if used < count else mine
         for d in far:
-            home = minus(home, times(self.t.digit(d.thread, d.size), d.thread))
-        base = names.var("home")
-        out: list[Stmt] = [Alloc(shared, loc=self.loc)]
-        out += self.each(
+            part = times(self.t.digit(d.thread, d.size), d.thread // each)
+            home = const(0) if part == home else minus(home, part)
+        base = self.t.named(home, "home")
+        put = self.each(
             lambda k: (
                 Store(shared, (plus(times(k, count), mine),), Load(acc, (k,)), loc=self.loc),
             )
         )
+        if each > 1:
+            put = (If(compare(BinaryOp.EQ, self.t.digit(1, each), 0), put, loc=self.loc),)
 
         def one(k: Expr) -> Block:
             loops = [(names.var("p"), d) for d in far]
             at: Expr = plus(times(k, count), base)
             for v, d in loops:
-                at = plus(at, times(v, d.thread))
+                at = plus(at, times(v, d.thread // each))
             new = Load(shared, (at,))
             body: Block = (Store(acc, (k,), self.joined(Load(acc, (k,)), new), loc=self.loc),)
             for v, d in loops:
@@ -257,7 +262,7 @@ class _Job:
             start = identity(self.stmt.op, self.fold.dtype)
             return (Store(acc, (k,), start, loc=self.loc), *body)
 
-        return (*out, Let(base, home, loc=self.loc), *self.each(one))
+        return (Alloc(shared, loc=self.loc), *put, *self.each(one))
 
     # The result ----------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ SWITCHES = {
     "tma-store": "tensor copies store results",
     "persistent": "blocks of a product stay, and take tiles in turn",
     "wgmma": "warpgroups multiply asynchronously",
+    "overlap": "warpgroups compute while they multiply",
     "cp-async": "pipelined loops copy ahead with cp.async",
     "memory-reuse": "shared arrays that are not needed at the same time share a place",
     "guards": "accesses outside of global arrays are kept away",

@@ -86,6 +86,10 @@ class Cubin:
         return any(map(_starved, self.warnings))
 
 
+class GivenUp(InternalError):
+    """ptxas has given up what the source asks for."""
+
+
 # The library -------------------------------------------------------------------------------------
 
 PACKAGE = "nvidia-cuda-nvrtc"
@@ -168,10 +172,10 @@ def compile_source(
     """The machine code of `text` for `arch` (sm_90a, say).
 
     Raises a `TileError` of kind `option` at `loc` for a flag of the author's that the compiler does
-    not know, `InternalError` with the compiler's messages where the source does not compile, or
-    where ptxas gave up what the source asks for (its messages C75xx: wgmma that it has serialised,
-    a register count that it ignores). That tiles need more registers than there are is the
-    author's choice: then the result says that it is `starved`.
+    not know, `InternalError` with the compiler's messages where the source does not compile,
+    `GivenUp` where ptxas gave up what the source asks for (its messages C75xx: wgmma that it has
+    serialised, a register count that it ignores). That tiles need more registers than there are is
+    the author's choice: then the result says that it is `starved`.
     """
     chosen = flags or Flags()
     options = chosen.options(arch)
@@ -207,7 +211,7 @@ def compile_source(
         resources, warnings = read_log(log)
         given_up = [n for n in warnings if re.search(r"\bC75\d\d\b", n) and not _starved(n)]
         if given_up and not chosen.debug:
-            raise InternalError(
+            raise GivenUp(
                 f"ptxas does not do for {arch} what the kernel asks for\n" + "\n".join(given_up)
             )
         return Cubin(_bytes(program, "CUBIN"), arch, resources, tuple(warnings))
