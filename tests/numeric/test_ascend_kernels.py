@@ -7,13 +7,13 @@ import tilelang
 from ascend_kernels import cases
 from tilelang.simulator.machine import Schedule
 
-SEEDS = 5
+SEEDS, MANY = 3, 20
 CASES = cases()
 
 
-def close(case, found):
+def close(case, found, seed=0):
     """Whether outputs are the answers."""
-    for name, wanted in case.answers(case.arguments()).items():
+    for name, wanted in case.answers(case.arguments(seed)).items():
         np.testing.assert_allclose(
             found[name].astype(np.float64),
             wanted.astype(np.float64),
@@ -41,10 +41,20 @@ def test_in_order(case, compiled):
     close(case, args)
 
 
+def on_queues(case, program, seeds):
+    """Run under schedules, with every access looked at."""
+    for seed, schedule in enumerate(Schedule.sweep(seeds)):
+        args = case.arguments(seed)
+        assert [d.render() for d in program.check(args, schedule)] == []
+        close(case, args, seed)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_on_queues(case, compiled):
-    program = compiled(case)._program.program
-    for schedule in Schedule.sweep(SEEDS):
-        args = case.arguments()
-        assert [d.render() for d in program.check(args, schedule)] == []
-        close(case, args)
+    on_queues(case, compiled(case)._program.program, SEEDS)
+
+
+@pytest.mark.simulate
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_on_queues_under_many_schedules(case, compiled):
+    on_queues(case, compiled(case)._program.program, MANY)
