@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tilelang.compat import adapter, devices, sparse, tirx
+from tilelang.compat import adapter, devices, mma_emitter, sparse, tirx
 from tilelang.dtypes import DType
 from tilelang.errors import TileNameError, error
 from tilelang.language.later import Later
@@ -44,6 +44,13 @@ REAL: dict[str, dict[str, Any]] = {
     "tilelang.carver.arch.driver": {"get_num_sms": devices.get_num_sms},
     "tilelang.contrib.nvcc": _NVCC,
     "tilelang.cuda": {"language": "tilelang.language"},
+    "tilelang.cuda.intrinsics": {"get_swizzle_layout": mma_emitter.get_swizzle_layout},
+    "tilelang.cuda.intrinsics.layout.mma_layout": {
+        "get_swizzle_layout": mma_emitter.get_swizzle_layout,
+    },
+    "tilelang.cuda.intrinsics.macro.mma_macro_generator": {
+        "TensorCoreIntrinEmitter": mma_emitter.TensorCoreIntrinEmitter,
+    },
     "tilelang.cuda.intrinsics.sparse_layout": {
         "GROUP_CONFIG": sparse.GROUP_CONFIG,
         "get_e_factor": sparse.get_e_factor,
@@ -75,14 +82,14 @@ tilelang.carver.template: ElementwiseTemplate FlashAttentionTemplate GEMVTemplat
     GeneralReductionTemplate MatmulTemplate
 tilelang.contrib.nvcc: find_cuda_path get_cuda_version get_target_code_list have_fp8
 tilelang.carver.arch.ascend: Ascend
-tilelang.cuda.intrinsics: get_swizzle_layout make_mma_swizzle_layout
-tilelang.cuda.intrinsics.layout.mma_layout: get_swizzle_layout make_mma_swizzle_layout
+tilelang.cuda.intrinsics: make_mma_swizzle_layout
+tilelang.cuda.intrinsics.layout.mma_layout: make_mma_swizzle_layout
     shared_16x16_to_mma_32x8_layout_sr_a shared_16x16_to_mma_32x8_layout_sr_b
     shared_16x32_to_mma_32x16_layout_sr_a shared_16x32_to_mma_32x16_layout_sr_b
     shared_16x8_to_mma_32x4_layout_sr_a shared_16x8_to_mma_32x4_layout_sr_b
 tilelang.cuda.intrinsics.layout.utils: get_mma_micro_size
 tilelang.cuda.intrinsics.macro.mma_macro_generator: INT4TensorCoreIntrinEmitter
-    TensorCoreIntrinEmitter TensorCoreIntrinEmitterWithLadderTransform
+    TensorCoreIntrinEmitterWithLadderTransform
 tilelang.engine: lower
 tilelang.engine.callback: register_c_postproc_callback register_cuda_postproc_callback
     register_hip_postproc_callback

@@ -179,7 +179,14 @@ def compile_source(
     """
     chosen = flags or Flags()
     options = chosen.options(arch)
-    if "#include" in text and include_folder():
+    if text.startswith("#include"):
+        if not include_folder():
+            raise error(
+                "target",
+                "device code of the author's needs CUDA's headers, which are not installed",
+                loc,
+                expected=f"the extra of this project that has them: pip install '{EXTRA}'",
+            )
         options.append(f"--include-path={include_folder()}")
     program = ctypes.c_void_p()
     source = text.encode()
