@@ -82,7 +82,8 @@ class VectorFunction(Stmt):
     memory itself.
 
     SIMT has `threads` threads (1 to 3 extents), which `thread_vars` number; SIMD has one, with
-    vector registers. `latency` is the author's estimate and never changes the result.
+    vector registers. `latency` is the author's estimate and never changes the result. `gives` names
+    buffers of UB that it overwrites from end to end before it reads them.
     """
 
     kind: VectorKind = attr()
@@ -90,6 +91,7 @@ class VectorFunction(Stmt):
     threads: tuple[int, ...] = attr(default=())
     thread_vars: tuple[Var, ...] = binds(default=())
     latency: int = attr(default=0)
+    gives: tuple[str, ...] = attr(default=())
 
 
 # Order -------------------------------------------------------------------------------------------

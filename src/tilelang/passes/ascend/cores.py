@@ -56,22 +56,6 @@ def choose_cores(fn: Function, target: Target) -> Function:
     return fn.with_(body=map_statements(fn.body, one))
 
 
-def plain_loops(fn: Function, target: Target) -> Function:
-    """Pipelined loops of a mainline kernel are loops: the next round's copies wait for no product,
-    only for the flags of their own buffers.
-    """
-    del target
-    if fn.dialect != Dialect.ASCEND.value:
-        return fn
-
-    def one(stmt: Stmt) -> Block | None:
-        if not isinstance(stmt, Pipelined):
-            return None
-        return (For(stmt.var, stmt.start, stmt.stop, stmt.body, loc=stmt.loc),)
-
-    return fn.with_(body=map_statements(fn.body, one))
-
-
 def clear_accumulators(fn: Function, target: Target) -> Function:
     """A tile of L0C that is set to zero before its products is cleared by the first of them."""
     del target

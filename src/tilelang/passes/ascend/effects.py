@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilelang.errors import TileError, error
 from tilelang.ir.ascend import (
@@ -245,16 +245,24 @@ class Effects:
                 yield self._access(agent(at, Pipe.S), Effect.READ, one)
 
     def _inside(self, stmt: VectorFunction, by: Agent) -> list[Access]:
+        """What a function of the vector core does: something to some of each buffer; only what it
+        gives all contents has a region.
+        """
         found: list[Access] = []
+
+        def add(effect: Effect, buffer: Buffer) -> None:
+            if buffer.name in stmt.gives:
+                found.append(self._access(by, Effect.WRITE, whole(buffer)))
+            elif self._is_memory(buffer):
+                found.append(replace(self._access(by, effect, whole(buffer)), region=None))
+
         for node in (n for s in stmt.body for n in s.walk()):
-            if isinstance(node, Load) and self._is_memory(node.buffer):
-                found.append(self._access(by, Effect.READ, whole(node.buffer)))
-            if not isinstance(node, Stmt):
-                continue
-            for effect, target in node.effects():
+            if isinstance(node, Load):
+                add(Effect.READ, node.buffer)
+            for effect, target in node.effects() if isinstance(node, Stmt) else ():
                 buffer = target.buffer if isinstance(target, Region) else target
-                if isinstance(buffer, Buffer) and self._is_memory(buffer):
-                    found.append(self._access(by, effect, whole(buffer)))
+                if isinstance(buffer, Buffer):
+                    add(effect, buffer)
         return found
 
     def _is_memory(self, buffer: Buffer) -> bool:

@@ -3,9 +3,10 @@
 What enters: a function whose buffers each have one memory; `address` annotations of the author are
 kept. What leaves: the same with all allocations on chip at the beginning of their launch, and one
 more annotation for the buffers that had none. Where the
-function asks for it (`Automatic.MEMORY`), buffers whose lifetimes do not overlap share bytes; what
-that means for the order of pipes is left to the insertion of flags, which looks at bytes. A memory
-that does not hold everything is refused.
+function asks for it (`Automatic.MEMORY`), buffers whose lifetimes do not overlap share bytes, in
+mainline kernels only if the memory does not hold them side by side: pipes wait for each other where
+bytes are shared. What that means for their order is left to the insertion of flags, which looks at
+bytes. A memory that does not hold everything is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tilelang.errors import error
+from tilelang.errors import TileError, error
 from tilelang.ir.expr import Buffer, Var, int_value
 from tilelang.ir.tile import (
     Alloc,
@@ -32,7 +33,7 @@ from tilelang.passes.ascend.effects import Access, Effects
 from tilelang.passes.ascend.settings import Automatic, is_automatic
 from tilelang.passes.ascend.storage import bytes_of, ceil_to
 from tilelang.passes.build import map_launches, map_statements
-from tilelang.scopes import Memory
+from tilelang.scopes import Dialect, Memory
 
 ON_CHIP = (Memory.UB, Memory.L1, Memory.L0A, Memory.L0B, Memory.L0C)
 BLOCK = 32
@@ -68,6 +69,7 @@ def plan_memory(fn: Function, target: Target) -> Function:
     """An address for every buffer on chip."""
     effects = Effects(fn)
     share = is_automatic(fn, Automatic.MEMORY)
+    apart = fn.dialect == Dialect.ASCEND.value
 
     def planned(body: Block) -> Block:
         given = dict(_given(body))
@@ -80,7 +82,8 @@ def plan_memory(fn: Function, target: Target) -> Function:
         placed: dict[str, int] = {}
         for memory in ON_CHIP:
             here = [x for x in lives if x.memory is memory]
-            placed |= _place(here, given, memory, target, share=share)
+            needed = share and not (apart and _fits(here, given, memory, target))
+            placed |= _place(here, given, memory, target, share=needed)
         return _with_addresses(body, lives, given, placed)
 
     return map_launches(fn, planned)
@@ -231,6 +234,15 @@ def gives_all(access: Access) -> bool:
 
 
 # Places ------------------------------------------------------------------------------------------
+
+
+def _fits(lives: list[Life], given: dict[str, int], memory: Memory, target: Target) -> bool:
+    """Whether a memory holds all buffers side by side."""
+    try:
+        _place(lives, given, memory, target, share=False)
+    except TileError:
+        return False
+    return True
 
 
 def _place(

@@ -97,9 +97,9 @@ class Split:
                 if any(not isinstance(s, _ORDER) or isinstance(s, _CROSS) for s in stmt.body):
                     yield stmt.core
                 continue
-            if isinstance(stmt, (TileOp, Store, Print)):
+            if isinstance(stmt, (TileOp, Store, Print, VectorFunction)):
                 yield from self.cores[id(stmt)]
-            for block in bodies(stmt):
+            for block in _bodies(stmt):
                 yield from self._working(block)
 
     def result(self) -> Launch:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tilelang.dtypes import DType
 from tilelang.errors import TileError
-from tilelang.ir.ascend import CoreRegion
+from tilelang.ir.ascend import CoreRegion, VectorFunction
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Const, Expr, Var, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.simplify import simplify, substitute
@@ -75,12 +75,7 @@ class _Pipelines:
         self.doubled = doubled
         self.names = Names(fn)
         self.effects = Effects(fn)
-        self.placed = {
-            b.name
-            for s in fn.walk()
-            if isinstance(s, Annotate) and s.kind == "address"
-            for b in s.buffers
-        }
+        self.placed = set(_single(fn))
         self.made = set(dict(fn.attrs).get("made", ()))
         self.twins: list[str] = []
 
@@ -121,6 +116,7 @@ class _Pipelines:
         seen: set[str] = set()
         for stmt in _flat(loop.body):
             nested = any(isinstance(c, Stmt) for c in stmt.children())
+            nested = nested and not isinstance(stmt, VectorFunction)
             for access in self.effects.inside(stmt):
                 name = access.root.name
                 if name in seen:
@@ -135,15 +131,16 @@ class _Pipelines:
 
     def _outside(self, loop: Pipelined, name: str) -> bool:
         """Whether something outside the loop touches a buffer."""
-        total = sum(1 for _ in self._touches(self.launch, name))
-        inside = sum(1 for _ in self._touches(loop, name))
-        return total != inside
+        return self._touches(self.launch, name) != self._touches(loop, name)
 
     @staticmethod
-    def _touches(root: Stmt, name: str) -> Iterator[Node]:
+    def _touches(root: Stmt, name: str) -> int:
+        """How often statements inside `root` name a buffer; facts about it do not count."""
+        count = 0
         for node in root.walk():
-            if isinstance(node, Buffer) and node.name == name:
-                yield node
+            named = sum(1 for c in node.children() if isinstance(c, Buffer) and c.name == name)
+            count += 0 if isinstance(node, Annotate) else named
+        return count
 
     def _twin(self, buffer: Buffer) -> Buffer:
         twin = buffer.with_(name=self.names.name(f"{buffer.name}_b"))
@@ -178,6 +175,18 @@ class _Pipelines:
         if twins is not None:
             body = tuple(s.rewrite(twins.named) for s in body)
         return renamed(body, self.names)
+
+
+def _single(fn: Function) -> Iterator[str]:
+    """The buffers that stay one: at an address, or because one version is asked for."""
+    for stmt in fn.walk():
+        if not isinstance(stmt, Annotate):
+            continue
+        if stmt.kind == "address":
+            yield from (b.name for b in stmt.buffers)
+        elif stmt.kind == "buffer_versions":
+            asked = zip(stmt.buffers, stmt.values, strict=True)
+            yield from (b.name for b, count in asked if count == 1)
 
 
 def _flat(body: Block) -> Iterator[Stmt]:
