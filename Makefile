@@ -5,11 +5,15 @@ BASE   := .venv/.installed-base
 DEV    := .venv/.installed-dev
 GPU    := .venv/.installed-gpu
 PYTEST := $(PY) -m pytest -n auto --dist worksteal
+VERIFY := build/ascend-verify
+# An interpreter that has what tools/ascend_verify/requirements.txt names.
+WHEEL  ?= $(VERIFY)/venv/bin/python
 
-.PHONY: help setup demo test fast simulate gpu sanitize golden check format lint types imports budget docs bench clean
+.PHONY: help setup demo test fast simulate gpu sanitize golden check format lint types imports budget docs bench clean \
+        ascend-verify
 
 help:           ## this list
-	@sed -n 's/^\([a-z]*\): *[^#]*## /  make \1: /p' Makefile
+	@sed -n 's/^\([a-z-]*\): *[^#]*## /  make \1: /p' Makefile
 
 # One stamp for each set of packages; all share one environment. tools/environment.py says what a set holds.
 .venv/.installed-%: pyproject.toml tools/environment.py
@@ -59,6 +63,14 @@ docs: $(BASE)   ## write the pages of docs/ that come from tables in the source
 
 bench: $(BASE)  ## time the emulator
 	$(PY) benchmarks/emulator.py
+
+ascend-verify: $(BASE) $(if $(filter $(VERIFY)/%,$(WHEEL)),$(VERIFY)/.installed) ## compare the C++ for Ascend with the `tilelang` wheel's (installed in build/; needs g++)
+	$(PY) tools/ascend_verify $(WHEEL) $(VERIFY)
+
+$(VERIFY)/.installed: tools/ascend_verify/requirements.txt
+	$(PYTHON) -m venv $(VERIFY)/venv
+	$(VERIFY)/venv/bin/pip install --quiet -r $<
+	touch $@
 
 clean:          ## remove what the tools left; .venv stays
 	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -37,7 +37,8 @@ from tilelang.ir.thread import Addr, Array, Elem, Space
 
 TYPES = {
     "float32": "float", "float16": "half", "bfloat16": "bfloat16_t", "float64": "double",
-    "float8_e4m3fn": "fp8_e4_t", "float8_e5m2": "fp8_e5_t", "int8": "int8_t", "int16": "int16_t",
+    "float8_e4m3fn": "float8_e4m3_t", "float8_e5m2": "float8_e5m2_t",
+    "int8": "int8_t", "int16": "int16_t",
     "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t",
     "uint32": "uint32_t", "uint64": "uint64_t", "bool": "bool",
 }  # fmt: skip
@@ -73,16 +74,16 @@ template <typename To, typename From> __simt_callee__ inline To bits(From x) {
 """,
     **{
         f"to_{short}": f"""\
-__simt_callee__ inline fp8_{short}_t to_{short}(float x) {{
-  uint16_t pair = __asc_cvt_float2_to_fp8x2(make_float2(x, 0.0f), __ASC_SATFINITE, __ASC_{name});
-  return *reinterpret_cast<fp8_{short}_t*>(&pair);
+__simt_callee__ inline float8_{name}_t to_{short}(float x) {{
+  uint16_t pair = __asc_cvt_float2_to_fp8x2(make_float2(x, 0.0f), __ASC_SATFINITE, __ASC_{name.upper()});
+  return *reinterpret_cast<float8_{name}_t*>(&pair);
 }}
 """
-        for short, name in (("e4", "E4M3"), ("e5", "E5M2"))
+        for short, name in (("e4", "e4m3"), ("e5", "e5m2"))
     },
     **{
         f"from_{short}": f"""\
-__simt_callee__ inline float from_{short}(fp8_{short}_t x) {{
+__simt_callee__ inline float from_{short}(float8_{name}_t x) {{
   uint16_t pair = *reinterpret_cast<uint8_t*>(&x);
   return __{name}x22float2(*reinterpret_cast<float8_{name}x2_t*>(&pair)).x;
 }}

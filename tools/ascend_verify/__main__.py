@@ -1,0 +1,122 @@
+"""Compare the C++ for the Ascend 950 with what the `tilelang` wheel generates, call by call.
+
+`python tools/ascend_verify PYTHON FOLDER`: PYTHON is the interpreter of an environment with the
+wheel (`make ascend-verify` makes one), FOLDER takes what is made. For each kernel both sources are
+compiled with `host.h`, and run; this says whether numbers, calls and order agree. What leaves: one
+line for each kernel, and its differences; the exit code is 1 unless all numbers are equal and every
+difference is one of `EXPECTED`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from ascend_verify.build import HERE, headers, run
+from ascend_verify.kernels import CASES, Case
+from ascend_verify.trace import differences
+
+import tilelang
+
+TOLERANCE = 2e-6
+"""Relative to the largest number: sums over threads are added up in another order."""
+
+_STORE = "ub2gm C+{} UB+0 1 4096 {} 4096 4096"
+EXPECTED = {
+    "gemm_relu": {
+        f"ours has {_STORE.format(at, 4)}, theirs {_STORE.format(at, 0)}" for at in (0, 4096)
+    }
+}
+"""The cache policy of a store, 4 here for every store, and 0 there for those of `T.dual_copy`."""
+
+
+def arguments(case: Case) -> list[np.ndarray]:
+    """Random numbers for what a kernel reads, zeros for what it writes."""
+    rng = np.random.default_rng(11)
+    out: list[np.ndarray] = []
+    for shape, dtype, written in case.tensors:
+        kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+        out.append((np.zeros(shape) if written else rng.standard_normal(shape)).astype(kind))
+    return out
+
+
+def generated(python: str, folder: Path) -> Path:
+    """The wheel's sources and its headers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # The wheel keeps a cache in the home folder unless told otherwise.
+    env = {**os.environ, "TILELANG_CACHE_DIR": str(folder / "cache")}
+    env.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        [python, str(HERE / "upstream.py"), str(folder)],
+        check=False, capture_output=True, text=True, env=env,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
+    return Path(done.stdout.splitlines()[-1])
+
+
+def simulated(case: Case, tensors: Sequence[np.ndarray]) -> tuple[str, list[np.ndarray]]:
+    """This project's source, and what the simulator makes of the tensors."""
+    kernel = tilelang.compile(case.make(), target="simulate:ascend950", pass_configs=case.configs)
+    after = [t.copy() for t in tensors]
+    kernel(*after)
+    return kernel.get_kernel_source(), after
+
+
+def apart(a: np.ndarray, b: np.ndarray) -> float:
+    """How far two tensors are apart, relative to the largest number; 0.0 if no bit differs."""
+    if a.tobytes() == b.tobytes():
+        return 0.0
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    return float(np.max(np.abs(x - y)) / np.max(np.abs(y)))
+
+
+def verify(case: Case, folder: Path, include: Path, *, reads_garbage: bool) -> bool:
+    """Compare one kernel; whether all is as it should be."""
+    tensors = arguments(case)
+    ours, simulator = simulated(case, tensors)
+    theirs = (folder / "wheel" / f"{case.name}.cpp").read_text()
+    a, traced = run(case, ours, tensors, folder / "ours", include)
+    b, wanted = run(case, theirs, tensors, folder / "theirs", include)
+    far = max(map(apart, a, b))
+    model = 0.0 if reads_garbage else max(map(apart, a, simulator))
+    found = list(differences(traced, wanted))
+    known = EXPECTED.get(case.name, set())
+    fine = far <= TOLERANCE and model <= TOLERANCE and set(found) <= known
+    said = "equal" if far == 0 else f"within {far:.1e}"
+    calls = "same calls, same order" if not found else f"{len(found)} differences"
+    print(f"{'ok' if fine else 'NO':3} {case.name:12} numbers {said:15} {calls}")
+    if model > TOLERANCE:
+        print(f"      the simulator's numbers are {model:.1e} away")
+    for text in found:
+        print(f"      {text}{'' if text in known else '  (not expected)'}")
+    return fine
+
+
+def main() -> int:
+    """Compare all kernels."""
+    parser = argparse.ArgumentParser(prog="ascend_verify", description=__doc__)
+    parser.add_argument("python")
+    parser.add_argument("folder", type=Path)
+    given = parser.parse_args()
+    templates = generated(given.python, given.folder / "wheel")
+    include = headers(given.folder / "include", templates)
+    # What the showcase stores, nothing has written: bits of memory, which differ from a model's.
+    fine = [
+        verify(case, given.folder, include, reads_garbage=case.name == "showcase") for case in CASES
+    ]
+    print(f"{sum(fine)} of {len(fine)} kernels as expected")
+    return 0 if all(fine) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""The kernels that `make ascend-verify` compares, in the mainline Ascend dialect.
+
+What leaves: `CASES`. Both sides read this file: the generator of the `tilelang` wheel in its own
+environment, and this project in the other; so it keeps to what the two have in common. Three
+kernels keep away from what the wheel gets wrong. `simd_reduce` names its instructions, because
+`T.reduce_sum` in a SIMD function stores its results 64 elements apart there; a row of `rms_norm`
+belongs to one warp, because a reduction over several gives the total of the first group of threads
+to all of them; `showcase` does without `T.clear`, which is refused on its buffers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import tilelang.ascend.language as T
+
+
+def simt_add(n: int = 1024, block: int = 256) -> Any:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32"), C: T.Tensor((n,), "float32")
+    ):
+        with T.Kernel(n // block) as bx:
+            a = T.alloc_shared((block,), "float32")
+            b = T.alloc_shared((block,), "float32")
+            c = T.alloc_shared((block,), "float32")
+            T.copy(A[bx * block], a)
+            T.copy(B[bx * block], b)
+            with T.SimtVF(threads=128):
+                for i in T.Parallel(block):
+                    c[i] = a[i] + b[i]
+            T.copy(c, C[bx * block])
+
+    return kernel
+
+
+def simd_add(n: int = 1024, block: int = 256) -> Any:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32"), C: T.Tensor((n,), "float32")
+    ):
+        with T.Kernel(n // block) as bx:
+            a = T.alloc_shared((block,), "float32")
+            b = T.alloc_shared((block,), "float32")
+            c = T.alloc_shared((block,), "float32")
+            T.copy(A[bx * block], a)
+            T.copy(B[bx * block], b)
+            with T.SimdVF():
+                for i in T.serial(block // 64):
+                    x = T.simd.vld(a[i * 64])
+                    y = T.simd.vld(b[i * 64])
+                    T.simd.vsts(c[i * 64], T.simd.vadd(x, y))
+            T.copy(c, C[bx * block])
+
+    return kernel
+
+
+def simd_reduce(m: int = 8, n: int = 128) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), "float32"), B: T.Tensor((m,), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((m, n), "float32")
+            b = T.alloc_shared((m,), "float32")
+            T.copy(A, a)
+            with T.SimdVF():
+                for i in T.serial(m):
+                    x = T.simd.vld(a[i, 0])
+                    y = T.simd.vld(a[i, 64])
+                    T.simd.vsts(b[i], T.simd.vcadd(T.simd.vadd(x, y)), dist="ONEPT_B32")
+            T.copy(b, B)
+
+    return kernel
+
+
+def gemm_l0(M: int = 64, N: int = 32, K: int = 48) -> Any:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((N, K), "float16"),
+        C: T.Tensor((M, N), "float32"),
+    ):
+        with T.Kernel(1), T.Cube():
+            a1 = T.alloc_l1((M, K), "float16")
+            b1 = T.alloc_l1((N, K), "float16")
+            a0 = T.alloc_l0a((M, K), "float16")
+            b0 = T.alloc_l0b((N, K), "float16")
+            c0 = T.alloc_l0c((M, N), "float32")
+            T.copy(A, a1)
+            T.copy(B, b1)
+            T.ascend_set_flag("MTE2_MTE1", 0)
+            T.ascend_wait_flag("MTE2_MTE1", 0)
+            T.copy(a1, a0)
+            T.copy(b1, b0)
+            T.ascend_set_flag("MTE1_M", 0)
+            T.ascend_wait_flag("MTE1_M", 0)
+            T.gemm(a0, b0, c0, transpose_B=True, clear_accum=True)
+            T.ascend_set_flag("M_FIX", 0)
+            T.ascend_wait_flag("M_FIX", 0)
+            T.copy(c0, C)
+
+    return kernel
+
+
+def gemm_relu(M: int = 64, N: int = 32, K: int = 64) -> Any:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((N, K), "float16"),
+        C: T.Tensor((M, N), "float32"),
+    ):
+        with T.Kernel(1):
+            a1 = T.alloc_l1((M, K), "float16")
+            b1 = T.alloc_l1((N, K), "float16")
+            c0 = T.alloc_l0c((M, N), "float32")
+            u = T.alloc_shared((M // 2, N), "float32")
+            T.copy(A, a1)
+            T.copy(B, b1)
+            T.gemm(a1, b1, c0, transpose_B=True, clear_accum=True)
+            T.dual_copy(c0, u)
+            with T.SimtVF(threads=128):
+                for i, j in T.Parallel(M // 2, N):
+                    u[i, j] = T.max(u[i, j], 0.0)
+            T.dual_copy(u, C)
+
+    return kernel
+
+
+def rms_norm(m: int = 64, n: int = 64, bm: int = 16) -> Any:
+    rounds = m // bm // 2
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), "float32"), B: T.Tensor((m, n), "float32")):
+        with T.Kernel(2) as bx:
+            a = T.alloc_shared((bm, n), "float32")
+            b = T.alloc_shared((bm, n), "float32")
+            for k in T.Pipelined(rounds, num_stages=2):
+                T.copy(A[(bx * rounds + k) * bm, 0], a)
+                with T.SimtVF(threads=128):
+                    f = T.alloc_fragment((bm, n), "float32")
+                    s = T.alloc_fragment((bm,), "float32")
+                    p = T.alloc_fragment((bm, n), "float32")
+                    T.copy(a, f)
+                    for i, j in T.Parallel(bm, n):
+                        p[i, j] = f[i, j] * f[i, j]
+                    T.reduce_sum(p, s, dim=1)
+                    for i in T.Parallel(bm):
+                        s[i] = T.rsqrt(s[i] / n + 1e-6)
+                    for i, j in T.Parallel(bm, n):
+                        f[i, j] = f[i, j] * s[i]
+                    T.copy(f, b)
+                T.copy(b, B[(bx * rounds + k) * bm, 0])
+
+    return kernel
+
+
+def fp8_cast(n: int = 1024, block: int = 256) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "float32"), C: T.Tensor((n,), "float8_e4m3fn")):
+        with T.Kernel(n // block) as bx:
+            a = T.alloc_shared((block,), "float32")
+            c = T.alloc_shared((block,), "float8_e4m3fn")
+            T.copy(A[bx * block], a)
+            with T.SimtVF(threads=128):
+                for i in T.Parallel(block):
+                    c[i] = T.cast(a[i], "float8_e4m3fn")
+            T.copy(c, C[bx * block])
+
+    return kernel
+
+
+def atomic_add(n: int = 1024, block: int = 256) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "float32"), C: T.Tensor((block,), "float32")):
+        with T.Kernel(n // block) as bx:
+            a = T.alloc_shared((block,), "float32")
+            T.copy(A[bx * block], a)
+            T.set_atomic("add", "float32")
+            T.copy(a, C)
+            T.set_atomic_none()
+
+    return kernel
+
+
+def showcase(M: int = 512, N: int = 224, K: int = 128, BM: int = 256, BN: int = 224) -> Any:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "bfloat16"),
+        B: T.Tensor((N, K), "bfloat16"),
+        C: T.Tensor((M, N), "float32"),
+    ):
+        with T.Kernel(M // BM) as bx:
+            A_l1 = T.alloc_l1((BM, K), "bfloat16")
+            B_l1 = T.alloc_l1((BN, K), "bfloat16")
+            C_l0c = T.alloc_l0c((BM, BN), "float32")
+            C_ub = T.alloc_shared((BM // 2, BN), "float32")
+            T.copy(A[bx * BM, 0], A_l1)
+            T.copy(B[0, 0], B_l1)
+            T.gemm(A_l1, B_l1, C_l0c, transpose_B=True)
+            T.copy(C_ub, C[bx * BM, 0])
+
+    return kernel
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel: how it is made, its grid, and its tensors as (shape, dtype, whether written)."""
+
+    make: Callable[[], Any]
+    blocks: int
+    tensors: tuple[tuple[tuple[int, ...], str, bool], ...]
+    configs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the function that makes it."""
+        return self.make.__name__
+
+
+_VECTOR = ((1024,), "float32", False)
+_ADDED = (_VECTOR, _VECTOR, ((1024,), "float32", True))
+CASES = (
+    Case(simt_add, 4, _ADDED),
+    Case(simd_add, 4, _ADDED),
+    Case(simd_reduce, 1, (((8, 128), "float32", False), ((8,), "float32", True))),
+    Case(
+        gemm_l0,
+        1,
+        (((64, 48), "float16", False), ((32, 48), "float16", False), ((64, 32), "float32", True)),
+        {"tl.enable_auto_schedule": False},
+    ),
+    Case(
+        gemm_relu,
+        1,
+        (((64, 64), "float16", False), ((32, 64), "float16", False), ((64, 32), "float32", True)),
+    ),
+    Case(rms_norm, 2, (((64, 64), "float32", False), ((64, 64), "float32", True))),
+    Case(fp8_cast, 4, (_VECTOR, ((1024,), "float8_e4m3fn", True))),
+    Case(atomic_add, 4, (_VECTOR, ((256,), "float32", True))),
+    Case(
+        showcase,
+        2,
+        (
+            ((512, 128), "bfloat16", False),
+            ((224, 128), "bfloat16", False),
+            ((512, 224), "float32", True),
+        ),
+    ),
+)
