@@ -22,6 +22,10 @@ def barriers(program) -> set[tuple[int, int]]:
     }
 
 
+def notes(program):
+    return dict(program.attrs).get("notes", ())
+
+
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize("trips", [1, 2, 5])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
@@ -140,3 +144,78 @@ def test_a_loop_of_one_part_whose_rounds_a_variable_counts_has_its_barriers():
 
     a = RANDOM.integers(-4, 5, (5, 128)).astype(np.float32)
     check_gpu(kernel, A=a, B=np.zeros_like(a))
+
+
+def test_a_fragment_that_two_parts_use_is_in_the_registers_of_each():
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 100), "float32"), B: T.Tensor((2, 100), "float32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            f = T.alloc_fragment((100,), "float32")
+            if tx < 64:
+                T.copy(A[0, :], f)
+                for j in T.Parallel(100):
+                    f[j] = f[j] * 2
+                T.copy(f, B[0, :])
+            else:
+                T.copy(A[1, :], f)
+                for j in T.Parallel(100):
+                    f[j] = f[j] * 3
+                T.copy(f, B[1, :])
+
+    a = RANDOM.integers(-9, 10, (2, 100)).astype(np.float32)
+    program = check_gpu(kernel, A=a, B=np.zeros_like(a))
+    assert not any("lies in shared memory" in text for _, text, _ in notes(program))
+
+
+def test_what_a_part_keeps_in_registers_outlives_the_round_of_a_loop_around_it():
+    @T.prim_func
+    def kernel(A: T.Tensor((5, 64), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "float32")
+            total = T.alloc_fragment((64,), "float32")
+            for r in T.serial(5):
+                if tx < 64:
+                    T.copy(A[r, :], s)
+                T.sync_threads()
+                if tx >= 64:
+                    if r == 0:
+                        T.clear(total)
+                    for j in T.Parallel(64):
+                        total[j] = total[j] + s[63 - j]
+                    if r == 4:
+                        T.copy(total, B)
+                T.sync_threads()
+
+    a = RANDOM.integers(-9, 10, (5, 64)).astype(np.float32)
+    check_gpu(kernel, A=a, B=np.zeros(64, np.float32))
+
+
+@pytest.mark.parametrize("columns", [48, 40, 64])
+def test_tiles_lie_as_tensor_copies_bring_them_whoever_multiplies(columns):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 32), "float16"),
+        B: T.Tensor((32, columns), "float16"),
+        C: T.Tensor((64, columns), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, columns), "float16")
+            c = T.alloc_fragment((64, columns), "float32")
+            bar = T.alloc_barrier(128)
+            with T.ws(1):
+                T.tma_copy(A, a, barrier=bar)
+                T.tma_copy(B, b, barrier=bar)
+                T.barrier_arrive(bar)
+            with T.ws(0):
+                T.barrier_wait(bar, 0)
+                T.gemm(a, b, c, clear_accum=True)
+                T.copy(c, C)
+
+    args = {
+        "A": RANDOM.integers(-4, 5, (64, 32)).astype(np.float16),
+        "B": RANDOM.integers(-4, 5, (32, columns)).astype(np.float16),
+    }
+    check_gpu(kernel, C=np.zeros((64, columns), np.float32), **args)

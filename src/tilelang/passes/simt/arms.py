@@ -9,6 +9,7 @@ refused. mbarriers become arrays of 64 bits, set up by the first thread before t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import cast
 
@@ -123,6 +124,7 @@ class _Arms:
     def lower(self) -> Block:
         """The body of the launch."""
         body = self.registers.kept(self.block(self.t.launch.body, ()))
+        body = own_fragments(body, self.t)
         for name, found in self.copies.chosen.items():
             other = self.clusters.placed.get(name)
             if other is not None and placement_key(other) != found.placement.key():
@@ -322,6 +324,33 @@ class _Arms:
         if not row or (needs is not None and not self.target.supports(needs)):
             return ()
         return (Issue(row, (), (), imm=imm, loc=stmt.loc),)
+
+
+def own_fragments(body: Block, t: Threads) -> Block:
+    """The body, with a fragment for each range of threads where several ranges use one and the
+    block as a whole does not: each has it in registers of its own.
+    """
+    arms = [s for s in statements(body) if isinstance(s, Arm)]
+    whole = used_in(map_statements(body, lambda s: () if isinstance(s, (Arm, Alloc)) else None))
+    new: dict[str, dict[tuple[int, int], Buffer]] = {}
+    for s in statements(body):
+        if not (isinstance(s, Alloc) and t.is_fragment(s.buffer)) or s.buffer.name in whole:
+            continue
+        name = s.buffer.name
+        ranges = sorted({(a.first, a.count) for a in arms if name in used_in(a.body)})
+        if len(ranges) > 1 and all(a + n <= b for (a, n), (b, _) in itertools.pairwise(ranges)):
+            more = {r: s.buffer.with_(name=t.names.name(name)) for r in ranges[1:]}
+            new[name] = {ranges[0]: s.buffer, **more}
+
+    def one(s: Stmt) -> Block | None:
+        if isinstance(s, Alloc) and s.buffer.name in new:
+            return tuple(s.with_(buffer=b) for b in new[s.buffer.name].values())
+        if isinstance(s, Arm):
+            mine = {name: of.get((s.first, s.count)) for name, of in new.items()}
+            return (s.rewrite(lambda n: mine.get(n.name) if isinstance(n, Buffer) else None),)
+        return None
+
+    return map_statements(body, one) if new else body
 
 
 def _is_issued(stmt: Stmt) -> bool:

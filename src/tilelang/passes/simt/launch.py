@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Const, Expr, Var, const, int_value
 from tilelang.ir.node import Node
-from tilelang.ir.tile import Block, Function, Launch, Let
+from tilelang.ir.tile import Block, Function, Launch, Let, Stmt
 from tilelang.layout.cells import Cells
 from tilelang.passes.build import Names, both, compare, minus, plus, times
 from tilelang.passes.check.walk import DEFAULT_THREADS
@@ -35,7 +36,8 @@ class Threads:
     """The threads of one launch that share its work, the barrier at which they meet, and what is
     said about the launch in the compile report. `tensors` are its buffers in Tensor Memory by name,
     `unit_tiles` the shared tiles that products of tcgen05 and tensor copies read, `arrived` those
-    that tensor copies alone write.
+    that tensor copies alone write. `carried` are fragments of parts that keep their values from
+    round to round of a loop around the part; their registers are declared `outside`.
     """
 
     fn: Function
@@ -48,6 +50,8 @@ class Threads:
     tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     unit_tiles: frozenset[str] = frozenset()
     arrived: frozenset[str] = frozenset()
+    carried: frozenset[str] = frozenset()
+    outside: list[Stmt] = field(default_factory=list[Stmt])
     parts: dict[Expr, Var] = field(default_factory=dict[Expr, Var])
 
     def __post_init__(self) -> None:
@@ -77,12 +81,12 @@ class Threads:
         """The definitions of names, for the start of what the threads do."""
         return tuple(Let(name, e) for e, name in self.parts.items())
 
-    @property
+    @cached_property
     def index(self) -> Expr:
         """The place of a thread among those that share the work."""
         return minus(self.flat, self.base)
 
-    @property
+    @cached_property
     def flat(self) -> Expr:
         """The place of a thread in its block, x fastest."""
         total: Expr = const(0)

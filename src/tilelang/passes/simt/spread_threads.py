@@ -69,6 +69,8 @@ from tilelang.passes.simt.software_pipeline import byte_size
 from tilelang.passes.simt.tcgen05 import lower_arrival, lower_product, unit_tiles
 from tilelang.passes.simt.tcgen05_roles import lower_issuers
 from tilelang.passes.simt.tcgen05_scaled import lower_scaled, operands_of
+from tilelang.passes.simt.tensor_copies import placements
+from tilelang.passes.simt.tensor_copies import tile_placement as box_placement
 from tilelang.passes.simt.tensor_memory import tensors_of
 from tilelang.passes.simt.tensor_moves import fragment_spread, lower_move
 from tilelang.passes.simt.tma_store import is_possible
@@ -99,7 +101,9 @@ def spread_threads(fn: Function, target: Target) -> Function:
         threads.tensors = tensors_of(stmt.body)
         threads.unit_tiles = unit_tiles(stmt.body) | _fed(stmt.body)
         threads.arrived = _arrived(stmt.body)
+        threads.carried = _carried(stmt.body)
         body = _Part(threads, target, _own_allocations(threads, stmt.body)).lower()
+        body = (*threads.outside, *body)
         notes.extend(threads.notes)
         extents = threads.extents
         if roles is not None:
@@ -151,6 +155,13 @@ def _arrived(body: Block) -> frozenset[str]:
     )
 
 
+def _carried(body: Block) -> frozenset[str]:
+    """What arms inside of loops use."""
+    loops = [s for s in statements(body) if isinstance(s, (For, While))]
+    arms = [s for loop in loops for s in statements(loop.body) if isinstance(s, Arm)]
+    return frozenset(name for a in arms for name in used_in(a.body))
+
+
 def _own_allocations(threads: Threads, body: Block) -> Block:
     """The body, with fragments that one arm alone uses allocated there."""
     arms = [s for s in statements(body) if isinstance(s, Arm)]
@@ -192,12 +203,9 @@ class _Part:
         self.arms: list[Arm] = []
         body = self.set_aside(body)
         self.products: dict[Gemm, Tensor | Group] = {}
-        self.placed = {
-            b.name
-            for s in statements(body)
-            if isinstance(s, Annotate) and s.kind == PLACEMENT
-            for b in s.buffers
-        }
+        whole = launch.body
+        self.placed = set(placements(whole))
+        self.apart = any(isinstance(s, Arm) for s in statements(whole))
         self.arrived = threads.arrived
         self.wanted: dict[str, Spread] = {}
         body = self.expanded(body)
@@ -344,7 +352,7 @@ class _Part:
                 made = (
                     tile_placement(region, self.t)
                     if isinstance(job, Group)
-                    else conflict_free(shape[-2], shape[-1], buffer.dtype.bits)
+                    else self.for_warps(buffer, shape)
                 )
                 fits = buffer.strides is None and buffer.name not in {*viewed, *self.placed}
                 known = found.get(buffer.name)
@@ -355,6 +363,14 @@ class _Part:
         buffers = tuple(b for b, _ in found.values())
         keys = tuple(p.key() for _, p in found.values())
         return (Annotate(PLACEMENT, buffers=buffers, values=keys),)
+
+    def for_warps(self, buffer: Buffer, shape: tuple[int, ...]) -> Placement | None:
+        """How a tile lies for products of warps; where parts of the block may read it in different
+        ways, as products of warpgroups want it.
+        """
+        matrix = (len(shape) - 2, len(shape) - 1)
+        found = box_placement(buffer, matrix) if self.apart else None
+        return found or conflict_free(shape[-2], shape[-1], buffer.dtype.bits)
 
     # Statements ----------------------------------------------------------------------------------
 
@@ -434,7 +450,11 @@ class _Part:
         """A statement that stays as it is, but for the storage of fragments."""
         if isinstance(stmt, Alloc) and stmt.buffer.name in self.layouts.of:
             spread = self.layouts.of[stmt.buffer.name]
-            return (stmt.with_(buffer=self.storage.declare(stmt.buffer, spread)),)
+            made = stmt.with_(buffer=self.storage.declare(stmt.buffer, spread))
+            if stmt.buffer.name in self.t.carried:
+                self.t.outside.append(made)
+                return ()
+            return (made,)
         return (self.loaded(map_bodies(stmt, lambda b: self.block(b, apart=apart))),)
 
     def product(self, stmt: Gemm) -> Block:
