@@ -82,10 +82,10 @@ def test_each_file_belongs_to_one_part(path, part):
 
 
 def test_a_part_over_its_budget_is_named(tmp_path):
-    for i in range(9):
+    for i in range(12):
         write(tmp_path, f"src/tilelang/targets/cuda/m{i}.py", "x = 1\n" * 700)
     assert budget.offences(tmp_path) == [
-        "src/tilelang: targets/cuda has 6,300 lines; the limit is 6,000"
+        "src/tilelang: targets/cuda has 8,400 lines; the limit is 8,000"
     ]
 
 
@@ -114,6 +114,6 @@ def test_an_exception_that_nothing_needs_is_an_offence(tmp_path):
 def test_the_exit_code_and_the_table(tmp_path, capsys):
     write(tmp_path, "src/tilelang/a.py", function("f", 10))
     assert budget.main(tmp_path) == 0
-    assert "core                             10 of 30,000 lines" in capsys.readouterr().out
+    assert "core                             10 of 31,000 lines" in capsys.readouterr().out
     write(tmp_path, "src/tilelang/a.py", function("f", 61))
     assert budget.main(tmp_path) == 1
