@@ -80,6 +80,10 @@ class _Interning(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls not in _READY:
             _prepare(cls)
+        if cls.interned and not kwargs:  # most often there is such a node
+            known = _TABLE.get((cls, *map(_identity, args)))
+            if known is not None:
+                return known
         new = super().__call__(*args, **kwargs)
         if not cls.interned:
             return new

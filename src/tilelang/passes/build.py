@@ -306,6 +306,26 @@ def variable(hint: str, dtype: DType, names: Names, loc: Loc | None) -> tuple[Bu
     return buffer, Alloc(buffer, loc=loc)
 
 
+# Statements at any depth --------------------------------------------------------------------------
+
+
+def blocks(stmt: Stmt) -> Iterator[Block]:
+    """The blocks of a statement."""
+    for name, is_body in stmt.parts():
+        if is_body:
+            yield stmt.__dict__[name]
+
+
+def statements(body: Block) -> Iterator[Stmt]:
+    """Every statement at any depth, in program order."""
+    stack = list(reversed(body))
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        for inner in reversed(tuple(blocks(stmt))):
+            stack.extend(reversed(inner))
+
+
 # Rewriting statements ----------------------------------------------------------------------------
 
 OnStmt = Callable[[Stmt], "Block | None"]

@@ -47,6 +47,7 @@ from tilelang.passes.build import (
     place,
     serial,
     shifted,
+    statements,
     static_extents,
     unsupported,
     whole,
@@ -81,9 +82,9 @@ def lower_copies(fn: Function, target: Target) -> Function:
 def view_roots(fn: Function) -> dict[str, str]:
     """For every view, the buffer whose storage it shares."""
     roots: dict[str, str] = {}
-    for node in fn.walk():
-        if isinstance(node, View):
-            roots[node.buffer.name] = roots.get(node.source.name, node.source.name)
+    for stmt in statements(fn.body):
+        if isinstance(stmt, View):
+            roots[stmt.buffer.name] = roots.get(stmt.source.name, stmt.source.name)
     return roots
 
 

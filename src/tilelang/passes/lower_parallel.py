@@ -41,7 +41,7 @@ from tilelang.ir.tile import (
     StoreVector,
 )
 from tilelang.isa.target import Target
-from tilelang.passes.build import Names, as_type, map_launches, map_statements
+from tilelang.passes.build import Names, as_type, blocks, map_launches, map_statements, statements
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_reducers import expand_update
 from tilelang.scopes import Dialect, Memory, memory_of
@@ -100,23 +100,6 @@ def in_lockstep(body: Block) -> bool:
         and all(in_lockstep(inner) for inner in blocks(s))
         for s in body
     )
-
-
-def blocks(stmt: Stmt) -> Iterator[Block]:
-    """The blocks of a statement."""
-    for name, is_body in stmt.parts():
-        if is_body:
-            yield stmt.__dict__[name]
-
-
-def statements(body: Block) -> Iterator[Stmt]:
-    """Every statement at any depth, in program order."""
-    stack = list(reversed(body))
-    while stack:
-        stmt = stack.pop()
-        yield stmt
-        for inner in reversed(tuple(blocks(stmt))):
-            stack.extend(reversed(inner))
 
 
 # Variables of iterations -------------------------------------------------------------------------
