@@ -10,13 +10,23 @@ refused. mbarriers become arrays of 64 bits, set up by the first thread before t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import numpy as np
 
 from tilelang.dtypes import DType
-from tilelang.ir.expr import Buffer, Const, Expr, Region, Unary, UnaryOp, const
+from tilelang.ir.expr import (
+    Binary,
+    BinaryOp,
+    Buffer,
+    Const,
+    Expr,
+    Region,
+    Unary,
+    UnaryOp,
+    const,
+)
 from tilelang.ir.node import Node
 from tilelang.ir.special import Collective, TestElements
 from tilelang.ir.sync import (
@@ -240,6 +250,7 @@ class _Arms:
 
     def branch(self, stmt: If, conditions: tuple[Expr, ...]) -> Block:
         """A condition that names the threads of the operations under it."""
+        stmt = self.parted(stmt)
         out: list[Stmt] = []
         negated = Unary(UnaryOp.NOT, stmt.cond)
         for cond, body in ((stmt.cond, stmt.then), (negated, stmt.orelse)):
@@ -257,6 +268,15 @@ class _Arms:
             first, count = self.range(inside, stmt, alone=alone)
             out.append(self.arm(body, first, count, stmt))
         return tuple(out)
+
+    def parted(self, stmt: If) -> If:
+        """A condition on threads, with what is the same for all of the block inside of it."""
+        parts = list(_conjuncts(stmt.cond))
+        same = [c for c in parts if not self.varying.node(c)]
+        own = [c for c in parts if self.varying.node(c)]
+        if not same or not own or stmt.orelse:
+            return stmt
+        return stmt.with_(cond=both(own), then=(If(both(same), stmt.then, loc=stmt.loc),))
 
     def range(self, conditions: Sequence[Expr], stmt: Stmt, *, alone: bool) -> tuple[int, int]:
         """The threads for which conditions hold, if these are one range of whole warps, or one
@@ -351,6 +371,15 @@ def own_fragments(body: Block, t: Threads) -> Block:
         return None
 
     return map_statements(body, one) if new else body
+
+
+def _conjuncts(e: Expr) -> Iterator[Expr]:
+    """The conditions that make up one."""
+    if isinstance(e, Binary) and e.op is BinaryOp.AND:
+        yield from _conjuncts(e.a)
+        yield from _conjuncts(e.b)
+    else:
+        yield e
 
 
 def _is_issued(stmt: Stmt) -> bool:

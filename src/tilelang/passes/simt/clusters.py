@@ -111,6 +111,12 @@ class Clusters:
             stride *= size
         return total
 
+    def leader(self) -> Expr:
+        """The rank of the first block of the pair that the block is of."""
+        if self.size == 2:
+            return const(0)
+        return times(Binary(BinaryOp.FLOORDIV, self.rank(), const(2)), 2)
+
     # The launch ----------------------------------------------------------------------------------
 
     def begun(self, stmt: Stmt) -> Block:

@@ -19,7 +19,7 @@ from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import compare
 from tilelang.passes.issue import FED, Issue
 from tilelang.passes.lower_parallel import own_nodes, statements, written
-from tilelang.passes.simt.clusters import Clusters
+from tilelang.passes.simt.clusters import Clusters, is_remote
 from tilelang.passes.simt.launch import Threads, refused
 from tilelang.passes.simt.switches import is_off
 from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie, placements
@@ -32,7 +32,7 @@ class ExplicitCopies:
     """The tensor copies of one launch."""
 
     def __init__(self, t: Threads, target: Target, clusters: Clusters) -> None:
-        self.t, self.clusters = t, clusters
+        self.t, self.clusters, self.target = t, clusters, target
         self.possible = target.supports(Capability.TMA) and not is_off(t.fn, "tma")
         body = t.launch.body
         self.params = {p.buffer.name for p in t.fn.params if p.buffer is not None and not p.pointer}
@@ -89,12 +89,26 @@ class ExplicitCopies:
             return self.store(stmt, found, part, leader, imm)
         bar = bits(stmt.barrier)
         expected = Issue("mbarrier.expect_tx", (bar,), (const(found.bytes),), loc=stmt.loc)
-        if self.is_shared(stmt):
+        if self.is_for_pair(stmt):
+            there = self.clusters.leader()
+            ins = (const(found.bytes), there)
+            expected = Issue("mbarrier.expect_tx.cluster", (bar,), ins, loc=stmt.loc)
+            body = found.loads(bar, stmt, imm, leader=there)
+        elif self.is_shared(stmt):
             body = self.shared(stmt, found, bar, imm)
         else:
             body = found.loads(bar, stmt, imm)
         body = (expected, *body)
         return body if leader is None else (If(leader, body, loc=stmt.loc),)
+
+    def is_for_pair(self, stmt: TmaCopy) -> bool:
+        """Whether a load completes on the mbarrier of the first block of a pair."""
+        return (
+            not stmt.cluster_mask
+            and stmt.barrier is not None
+            and is_remote(self.t, stmt.barrier)
+            and self.target.supports(Capability.TCGEN05)
+        )
 
     def is_shared(self, stmt: TmaCopy) -> bool:
         """Whether several blocks receive a tile."""

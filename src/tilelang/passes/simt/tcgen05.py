@@ -8,6 +8,7 @@ Shape; what does not fit is an error at the product.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,14 +25,16 @@ from tilelang.ir.expr import (
     UnaryOp,
     Var,
     const,
+    int_value,
 )
 from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
 from tilelang.ir.tile import Block, If, Stmt
 from tilelang.layout.cells import Cells, Lanes
-from tilelang.passes.build import as_type, plus, static_extents, times
+from tilelang.passes.build import as_type, both, compare, plus, static_extents, times
 from tilelang.passes.issue import DONE, LANES_READ, READ, WRITTEN, Issue, ScaledGemm
 from tilelang.passes.lower_parallel import statements
-from tilelang.passes.simt.launch import Tensor, Threads
+from tilelang.passes.simt.clusters import Clusters
+from tilelang.passes.simt.launch import Tensor, Threads, refused
 from tilelang.passes.simt.operands import DEPTH_BITS, Operand, operand
 
 U32, U64 = DType("uint32"), DType("uint64")
@@ -113,13 +116,44 @@ def product(stmt: AsyncGemm, t: Threads) -> Product:
         raise _no_instruction(
             stmt, f"{m} x {columns} x {k}", f"{total.cells.rows} rows, K a multiple of {deep}"
         )
-    n = _width(columns, total.cells, kind)
+    n = _width(columns, total.cells, kind) if not stmt.two_cta else _width_of_pair(columns)
     if n is None:
-        raise _no_instruction(stmt, f"N = {columns}", _widths(total.cells, kind))
+        legal = "a multiple of 32, of at most 256 columns" if stmt.two_cta else ""
+        raise _no_instruction(stmt, f"N = {columns}", legal or _widths(total.cells, kind))
+    blocks = 2 if stmt.two_cta else 1
+    if stmt.two_cta:
+        _check_pair(stmt, total, t)
     lower = _tensor_operand(stmt, t) if a.buffer.name in t.tensors else None
     upper = lower or shared_operand(stmt, a, t, turned=stmt.transpose_a)
     lies = shared_operand(stmt, b, t, turned=not stmt.transpose_b)
-    return Product(stmt, kind, left, right, m, n, columns, k, total, upper, lies)
+    return Product(stmt, kind, left, right, blocks * m, n, columns, k, total, upper, lies)
+
+
+def is_pair(body: Block) -> bool:
+    """Whether blocks multiply in pairs: then all that a kernel does with tcgen05 is of the pair."""
+    return any(isinstance(s, AsyncGemm) and s.two_cta for s in statements(body))
+
+
+def _check_pair(stmt: AsyncGemm, total: Tensor, t: Threads) -> None:
+    """A pair of blocks can multiply; raises if it cannot."""
+    if math.prod(t.launch.cluster) % 2:
+        raise error(
+            "target",
+            f"a product of two blocks, in a cluster of {math.prod(t.launch.cluster)}",
+            stmt.loc,
+            expected="a cluster of 2 blocks, or of pairs of them",
+            help="launch it by T.ClusterKernel(..., cluster_dims=2)",
+        )
+    if stmt.a.buffer.name in t.tensors:
+        raise refused(stmt, "a product of two blocks with A in Tensor Memory")
+    whole = static_extents(stmt.c) == tuple(int_value(n) for n in stmt.c.buffer.shape)
+    if total.cells.lanes is Lanes.FOLDED and not whole:
+        raise _no_instruction(stmt, f"a part of {stmt.c.buffer.name}", "all of it")
+
+
+def _width_of_pair(columns: int) -> int | None:
+    """The columns of the result of a pair, each block of which has half of B."""
+    return columns if columns in range(32, WIDEST + 1, 32) else None
 
 
 def _no_instruction(stmt: AsyncGemm, got: str, expected: str) -> TileError:
@@ -218,7 +252,9 @@ def issued_product(stmt: AsyncGemm, t: Threads) -> Block:
 def lower_arrival(stmt: MmaArrive, t: Threads) -> Block:
     """The mbarrier is arrived at when all products before are complete."""
     mark = Issue(WRITTEN, (stmt.barrier,), (), loc=stmt.loc)
-    return (mark, If(t.first(), (commit(stmt.barrier, stmt),), loc=stmt.loc))
+    pair = "cta2" if is_pair(t.launch.body) else ""
+    done = commit(stmt.barrier, stmt, pair, t if stmt.two_cta else None)
+    return (mark, If(t.first(), (done,), loc=stmt.loc))
 
 
 def awaited(used: Sequence[Region], barrier: Region, loc: Loc | None) -> Block:
@@ -232,9 +268,17 @@ def awaited(used: Sequence[Region], barrier: Region, loc: Loc | None) -> Block:
     )
 
 
-def commit(barrier: Region, stmt: Stmt) -> Stmt:
-    """The mbarrier is arrived at when all products of the thread before are complete."""
-    return Issue("tcgen05.commit", (barrier,), (), loc=stmt.loc)
+def commit(barrier: Region, stmt: Stmt, group: str = "", pair: Threads | None = None) -> Stmt:
+    """The mbarrier is arrived at when all products of the thread before are complete; with `pair`
+    those of both blocks.
+    """
+    row = f"tcgen05.commit.{group}".removesuffix(".")
+    if pair is None:
+        return Issue(row, (barrier,), (), loc=stmt.loc)
+    blocks = Binary(BinaryOp.SHL, const(3), Clusters(pair).leader())
+    if blocks.b == const(0):
+        blocks = const(3)
+    return Issue(f"{row}.multicast", (barrier,), (as_type(blocks, U32),), loc=stmt.loc)
 
 
 def address(tensor: Tensor, region: Region) -> Expr:
@@ -273,7 +317,12 @@ class _Writer:
         out += [Issue(READ, (), (r,), loc=self.loc) for r in (stmt.a, stmt.b)]
         changed = (stmt.c,) if stmt.barrier is None else (stmt.c, stmt.barrier)
         out.append(Issue(WRITTEN, changed, (), loc=self.loc))
-        return (*out, If(self.t.first(), tuple(self.steps()), loc=self.loc))
+        first = self.t.first()
+        if stmt.two_cta:
+            rank = Clusters(self.t).rank()
+            leads = compare(BinaryOp.EQ, Binary(BinaryOp.FLOORMOD, rank, const(2)), 0)
+            first = both((first, leads))
+        return (*out, If(first, tuple(self.steps()), loc=self.loc))
 
     def steps(self) -> Iterator[Stmt]:
         """Descriptors, one instruction for each step along K and each part of N, and the arrival
@@ -301,7 +350,8 @@ class _Writer:
             for step in range(job.k // job.deep):
                 yield self.instruction(part, step, (a_first, b_first, word))
         if stmt.barrier is not None:
-            yield commit(stmt.barrier, stmt)
+            pair = stmt.two_cta
+            yield commit(stmt.barrier, stmt, "cta2" * pair, self.t if pair else None)
 
     def instruction(self, part: int, step: int, words: tuple[Var | None, Var, Var]) -> Stmt:
         """One instruction."""

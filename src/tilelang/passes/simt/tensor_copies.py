@@ -90,12 +90,22 @@ class Boxes:
             part = Region(self.tile.buffer, tuple(mins), tuple(sizes), loc=self.tile.loc)
             yield kind, part, tuple(reversed(at))
 
-    def loads(self, barrier: Region, stmt: Stmt, imm: Immediates = (), blocks: int = 0) -> Block:
+    def loads(
+        self,
+        barrier: Region,
+        stmt: Stmt,
+        imm: Immediates = (),
+        blocks: int = 0,
+        leader: Expr | None = None,
+    ) -> Block:
         """The copies into shared memory, which complete on an mbarrier; `blocks` is the mask of
-        those of a cluster that receive them, 0 for the block itself.
+        those of a cluster that receive them, 0 for the block itself; the mbarrier is that of the
+        block `leader` of a pair if there is one.
         """
         row = f"cp.async.bulk.tensor.{self.place.buffer.rank}d.load" + ".multicast" * (blocks > 0)
-        more = (Const(blocks, DType("uint16")),) if blocks else ()
+        more: tuple[Expr, ...] = (Const(blocks, DType("uint16")),) if blocks else ()
+        if leader is not None:
+            row, more = f"{row}.cta2", (leader,)
         return tuple(
             Issue(row, (part, barrier), (kind, *at, *more), imm=imm, loc=stmt.loc)
             for kind, part, at in self.parts()

@@ -70,7 +70,7 @@ from tilelang.passes.simt.launch import (
 )
 from tilelang.passes.simt.operands import staged_product
 from tilelang.passes.simt.scaled_products import scale_columns, scaled_product
-from tilelang.passes.simt.tcgen05 import awaited
+from tilelang.passes.simt.tcgen05 import awaited, is_pair
 from tilelang.passes.tensor_columns import Order, columns_asked, order_of
 from tilelang.scopes import Memory
 
@@ -141,6 +141,8 @@ class _Planner:
     authors: set[str] = field(default_factory=set[str])
     barriers: list[Buffer] = field(default_factory=list[Buffer])
     owner: int = 0
+    pair: str = ""
+    """The end of the names of rows, where blocks multiply in pairs."""
 
     def lower(self, body: Block) -> Block:
         """The body with its plan, or as it is where there is no Tensor Memory."""
@@ -151,6 +153,7 @@ class _Planner:
         ]
         if not found:
             return body
+        self.pair = ".cta2" if is_pair(body) else ""
         self.refuse(body, found)
         scales = [
             Alloc(self.scales_of(s), loc=s.loc)
@@ -203,10 +206,20 @@ class _Planner:
                 raise refused(s, "another view of Tensor Memory")
             if isinstance(s, ThreadReturn):
                 raise refused(s, "T.thread_return in a kernel with Tensor Memory")
-            if isinstance(s, (Gemm, AsyncGemm)) and s.c.buffer.name in names:
+            if isinstance(s, (Gemm, AsyncGemm, GemmBlockScaled)) and s.c.buffer.name in names:
                 self.refuse_type(s)
+                if self.pair and not (isinstance(s, AsyncGemm) and s.two_cta):
+                    raise error(
+                        "target",
+                        "a product of one block in a kernel that has products of two",
+                        s.loc,
+                        expected="only products of two blocks: the hardware takes no others there",
+                        help="use T.tcgen05_gemm(..., use_2cta=True) for all of them",
+                    )
+            if isinstance(s, Free) and self.pair:
+                raise refused(s, "T.deallocate_tmem in a kernel of pairs of blocks")
 
-    def refuse_type(self, stmt: Gemm | AsyncGemm) -> None:
+    def refuse_type(self, stmt: Gemm | AsyncGemm | GemmBlockScaled) -> None:
         """A product of types that the chip has no instruction for."""
         if stmt.a.dtype.is_integer and not self.target.supports(Capability.TCGEN05_INT8):
             raise error(
@@ -255,7 +268,8 @@ class _Planner:
                 expected="one of the two: A lies packed in Tensor Memory, results do not",
                 help="copy the result into a fragment and from there into a buffer of its own",
             )
-        lanes = {128: Lanes.FULL, 64: Lanes.HALF}.get(shape[-2])
+        few = Lanes.FOLDED if self.pair else Lanes.HALF
+        lanes = {128: Lanes.FULL, 64: few}.get(shape[-2])
         cells = None
         if lanes is not None:
             batches = math.prod(shape[:-2])
@@ -295,9 +309,9 @@ class _Planner:
         early = self.early
         out: list[Stmt] = [x.alloc for x in early]
         out += [Alloc(x.place, loc=x.alloc.loc) for x in early]
-        steps: list[Stmt] = [_allocate(x) for x in early]
+        steps: list[Stmt] = [self.allocated(x) for x in early]
         if not self.late:
-            steps.append(Issue("tcgen05.relinquish_alloc_permit", (), ()))
+            steps.append(Issue(f"tcgen05.relinquish_alloc_permit{self.pair}", (), ()))
         out.append(self.by_owner(tuple(steps), None))
         out += [Alloc(b) for b in self.barriers]
         init = [Issue("mbarrier.init", (_one(b),), (const(1),)) for b in self.barriers]
@@ -315,10 +329,23 @@ class _Planner:
         """Columns are freed, after everything that used them."""
         if not given:
             return ()
+        # A pair frees together, when neither of its blocks uses what the other has.
+        rows = ("barrier.cluster.arrive", "barrier.cluster.wait") if self.pair else ()
         return (
             Issue(LANES_WRITTEN, tuple(whole(x.buffer) for x in given), (), loc=loc),
-            self.by_owner(tuple(_free(x, loc) for x in given), loc),
+            *(Issue(row, (), (), loc=loc) for row in rows),
+            self.by_owner(tuple(self.freed(x, loc) for x in given), loc),
         )
+
+    def allocated(self, x: _Tensor) -> Stmt:
+        """The allocation of columns."""
+        imm = (("columns", x.columns),)
+        return Issue(f"tcgen05.alloc{self.pair}", (_one(x.place),), (), imm=imm, loc=x.alloc.loc)
+
+    def freed(self, x: _Tensor, loc: Loc | None) -> Stmt:
+        """The end of an allocation."""
+        imm = (("columns", x.columns),)
+        return Issue(f"tcgen05.dealloc{self.pair}", (), (x.address,), imm=imm, loc=loc)
 
     # Statements ----------------------------------------------------------------------------------
 
@@ -376,7 +403,7 @@ class _Planner:
         return (
             x.alloc,
             Alloc(x.place, loc=loc),
-            self.by_owner((_allocate(x),), loc),
+            self.by_owner((self.allocated(x),), loc),
             SyncThreads(loc=loc),
             *_addresses([x]),
         )
@@ -459,6 +486,8 @@ def copy_fault(region: Region, cells: Cells, t: Threads) -> str | None:
     extents = static_extents(region) or (0, 0)
     if extents[-2] != cells.rows:
         return f"{extents[-2]} of its {cells.rows} rows are copied"
+    if cells.lanes is Lanes.FOLDED and extents[-1] != cells.columns:
+        return f"{extents[-1]} of its {cells.columns} columns are copied"
     if extents[-1] % cells.group:
         return f"{extents[-1]} columns of {region.dtype} are no multiple of {cells.group}"
     if t.count < 128:
@@ -475,15 +504,6 @@ def _no_copy(region: Region, why: str) -> TileError:
         got=f"{tuple(static_extents(region) or ())} of {region.buffer.name}",
         help="copy all rows into a fragment and use a part of that",
     )
-
-
-def _allocate(x: _Tensor) -> Stmt:
-    imm = (("columns", x.columns),)
-    return Issue("tcgen05.alloc", (_one(x.place),), (), imm=imm, loc=x.alloc.loc)
-
-
-def _free(x: _Tensor, loc: Loc | None) -> Stmt:
-    return Issue("tcgen05.dealloc", (), (x.address,), imm=(("columns", x.columns),), loc=loc)
 
 
 def _addresses(found: Sequence[_Tensor]) -> Block:

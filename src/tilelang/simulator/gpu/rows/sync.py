@@ -270,7 +270,7 @@ def _step(use: Use, barrier: Mbarrier, actors: Actors, kind: str, numbers: Value
         )
 
 
-@row("mbarrier.arrive.cluster", "mbarrier.arrive.expect_tx.cluster")
+@row("mbarrier.arrive.cluster", "mbarrier.arrive.expect_tx.cluster", "mbarrier.expect_tx.cluster")
 def arrive_remote(use: Use) -> Steps:
     """Arrivals at the mbarrier at the same place in another block of the cluster."""
     kind = use.facts.row.removeprefix("mbarrier.").removesuffix(".cluster")

@@ -7,7 +7,7 @@ their commit. Operands in shared memory are read through the async proxy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,11 +51,12 @@ DEPTH_BYTES = 32
 # Allocation --------------------------------------------------------------------------------------
 
 
-@row("tcgen05.alloc")
+@row("tcgen05.alloc", "tcgen05.alloc.cta2")
 def alloc(use: Use) -> Steps:
     """One warp gets columns; their address is written to shared memory."""
     tensor, count = tensor_memory(use.group.block), use.imm["columns"]
     (warp,) = _one_warp(use)
+    yield from _meet(use)
     if tensor.given_up or count > tensor.widest:
         raise use.fault(
             "value",
@@ -89,18 +90,46 @@ def _one_warp(use: Use) -> list[int]:
     return warps
 
 
-@row("tcgen05.relinquish_alloc_permit")
+def _pair(use: Use) -> list[Block]:
+    """The blocks that a row is of: the block itself, or the two of its pair, in order."""
+    block = use.group.block
+    first = block.rank & ~1
+    wide = "cta2" in use.facts.parts
+    used = block.unit("tcgen05 blocks", lambda: [wide])
+    if used != [wide]:
+        raise use.fault(
+            "value",
+            f"{use.facts.row} after rows of {'one block' if wide else 'two blocks'}",
+            expected="one cta_group for all of a kernel",
+        )
+    return [block.cluster.block(first + k, use.loc) for k in (0, 1)] if wide else [block]
+
+
+def _meet(use: Use) -> Steps:
+    """Both blocks of a pair allocate, or free, together."""
+    blocks = _pair(use)
+    if len(blocks) == 1:
+        return
+    counts = [b.unit("tcgen05 meetings", lambda: [0]) for b in blocks]
+    mine = use.group.block.unit("tcgen05 meetings", lambda: [0])
+    mine[0] += 1
+    now = mine[0]
+    yield Wait(lambda: all(c[0] >= now for c in counts), f"{use.facts.row} of the pair", use.loc)
+
+
+@row("tcgen05.relinquish_alloc_permit", "tcgen05.relinquish_alloc_permit.cta2")
 def relinquish(use: Use) -> None:
     """The block allocates no more."""
     _one_warp(use)
     tensor_memory(use.group.block).given_up = True
 
 
-@row("tcgen05.dealloc")
+@row("tcgen05.dealloc", "tcgen05.dealloc.cta2")
 def dealloc(use: Use) -> Steps:
     """One warp gives columns back, which nobody uses any more."""
     tensor, count = tensor_memory(use.group.block), use.imm["columns"]
     (warp,) = _one_warp(use)
+    yield from _meet(use)
     first = int(use.value(0, np.int64)[warp * WARP])
     if tensor.held.get(first) != count:
         raise use.fault(
@@ -330,12 +359,13 @@ def _issue(use: Use, work: _Work) -> None:
 
 @dataclass(frozen=True)
 class _Work:
-    """What one thread issues: operands as bits."""
+    """What one thread issues: operands as bits. `blocks` are those that it works on."""
 
     use: Use
     lane: int
     unit: Unit
     tensor: TensorMemory
+    blocks: list[Block] = field(default_factory=list[Block])
 
     def word(self, k: int) -> int:
         """An operand."""
@@ -356,16 +386,19 @@ class _Product(_Work):
 
     def steps(self, actor: int) -> Steps:
         """d = (d if scale_d else 0) + a @ b."""
-        use, parts = self.use, self.use.facts.parts
-        kind, in_tensor_memory = parts[2], parts[-1] == "ts"
+        use, kind, parts = self.use, self.kind, self.use.facts.parts
+        in_tensor_memory = parts[-1] == "ts"
+        if len(self.blocks) == 2:
+            yield from self.both(actor)
+            return
         told = instruction(self.word(3), kind, 1)
         scaled = kind.startswith("mx")
         keep = bool(use.value(len(use.ins) - 1)[self.lane])
         if in_tensor_memory:
             left = self._tensor_operand(told, actor)
         else:
-            left = self._operand(self.word(1), told.m, told.a, told.across[0], actor, kind)
-        right = self._operand(self.word(2), told.n, told.b, told.across[1], actor, kind)
+            left = self._operand(1, told.m, told.a, told.across[0], actor)
+        right = self._operand(2, told.n, told.b, told.across[1], actor)
         if scaled:
             many = int(parts[3][-2])
             left = left * self._scales(4, told, 0, left.shape, many, actor)
@@ -382,17 +415,59 @@ class _Product(_Work):
         words = made.view(f"u{size}").astype(np.uint32)
         self.tensor.write(at, words, who, size)
 
+    @property
+    def kind(self) -> str:
+        """The kind of the product."""
+        parts = self.use.facts.parts
+        return parts[3] if parts[2] == "cta2" else parts[2]
+
+    def both(self, actor: int) -> Steps:
+        """A product of a pair: each block has its rows of a and d, and half of b."""
+        use, blocks, kind = self.use, self.blocks, self.kind
+        if use.facts.parts[-1] == "ts" or kind.startswith("mx"):
+            raise use.refused("is a product of a pair with scales, or with A in Tensor Memory")
+        told = instruction(self.word(3), kind, 2)
+        rows, n = told.m // 2, told.n // 2
+        keep = bool(use.value(len(use.ins) - 1)[self.lane])
+        a, b = (
+            [self._operand(k, many, name, told.across[k - 1], actor, x) for x in blocks]
+            for k, many, name in ((1, rows, told.a), (2, n, told.b))
+        )
+        right = np.concatenate(b)
+        lane, column = result_places(told.m, told.n, 2)
+        who, size = self.who(actor, USABLE), dtype_of(told.d).bits // 8
+        made: list[tuple[TensorMemory, Values, Values]] = []
+        for block, left in zip(blocks, a, strict=True):
+            tensor = tensor_memory(block)
+            at = tensor.places(lane, column + (self.word(0) & COLUMN_BITS), use.loc)
+            total = left @ right.T
+            if keep:
+                total = total + widened(_elements(tensor.read(at, who, size), told.d), told.d)
+            made.append((tensor, at, total))
+        yield None
+        for tensor, at, total in made:
+            words = np.ascontiguousarray(narrowed(total, told.d)).view(f"u{size}")
+            tensor.write(at, words.astype(np.uint32), who, size)
+
     def _operand(
-        self, word: int, rows: int, name: str, across: bool, actor: int, kind: str
+        self,
+        k: int,
+        rows: int,
+        name: str,
+        across: bool,
+        actor: int,
+        block: Block | None = None,
     ) -> Values:
-        """A matrix (rows, k) in shared memory."""
+        """A matrix (rows, k) in shared memory, of this block or another."""
+        word, kind = self.word(k), self.kind
+        memory = (block or self.use.group.block).shared
         packed = kind.startswith("mxf4")
         dtype = dtype_of(name)
         size = 1 if packed else dtype.numpy.itemsize
         if not packed and dtype.bits < 8:
             raise self.use.refused("reads padded elements of fewer than 8 bits")
         at = places(tcgen05_matrix(word), rows, DEPTH_BYTES // size, size, across=across)
-        raw = self.use.group.block.shared.read_places(at, self.who(actor, ASYNC))
+        raw = memory.read_places(at, self.who(actor, ASYNC))
         if packed:
             nibbles = np.stack([raw[..., 0] & 15, raw[..., 0] >> 4], axis=-1)
             raw = nibbles.reshape(rows, 2 * DEPTH_BYTES, 1)
@@ -439,7 +514,14 @@ def _elements(words: Values, name: str) -> Values:
 def product(use: Use) -> Steps:
     """Issues a product."""
     lane, unit = _unit(use)
-    _issue(use, _Product(use, lane, unit, tensor_memory(use.group.block)))
+    blocks = _pair(use)
+    if blocks[0] is not use.group.block:
+        raise use.fault(
+            "value",
+            f"{use.facts.row} by block {use.group.block.rank} of the cluster",
+            expected="the first block of the pair, whose memory its operands name",
+        )
+    _issue(use, _Product(use, lane, unit, tensor_memory(use.group.block), blocks))
     yield None
 
 
@@ -467,21 +549,30 @@ def copy(use: Use) -> Steps:
     yield None
 
 
-@row("tcgen05.commit")
+@row("tcgen05.commit", "tcgen05.commit.cta2", "tcgen05.commit.cta2.multicast")
 def commit(use: Use) -> Steps:
-    """An mbarrier is arrived at when all that the thread has issued is done."""
+    """Mbarriers are arrived at when all that the thread has issued is done: that of the block, or
+    those at the same place in all that a mask names.
+    """
     lane, unit = _unit(use)
+    _pair(use)
     block, team = use.group.block, use.group.team
+    told = [block]
+    if use.facts.row.endswith("multicast"):
+        mask = int(use.value(0, np.int64)[lane])
+        told = [block.cluster.block(k, use.loc) for k in range(16) if mask >> k & 1]
     ((offset, _),) = mbarriers_of(use, use.outs[0], use.out_site(0))
-    touched(block, offset, Who(team, use.group.actors[[lane]], use.out_site(0)))
+    for there in told:
+        touched(there, offset, Who(team, use.group.actors[[lane]], use.out_site(0)))
     actor = team.fork(use.group.actors[[lane]], f"{use.facts.row} of thread {lane}", USABLE)
 
     def steps() -> Steps:
         follow(team, actor, unit)
         clock = finish(team, actor, unit)
-        barrier = block.mbarrier(offset, use.loc)
-        barrier.phases.join(clock)
-        barrier.step(1, 0)
+        for there in told:
+            barrier = there.mbarrier(offset, use.loc)
+            barrier.phases.join(clock)
+            barrier.step(1, 0)
         yield None
 
     unit.queue.put(f"{use.facts.row} ({use.loc})", steps(), use.loc)

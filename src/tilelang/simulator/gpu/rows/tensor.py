@@ -73,11 +73,17 @@ def _issuer(use: Use, lane: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Target:
-    """Where a load delivers: shared memory and an mbarrier of one block."""
+    """Where a load delivers: shared memory of one block, and an mbarrier of it or of `leader`."""
 
     block: Block
     to: npt.NDArray[np.int64]
     barrier: int
+    leader: Block | None = None
+
+    @property
+    def told(self) -> Block:
+        """The block that has the mbarrier."""
+        return self.leader or self.block
 
 
 def _deliver(
@@ -95,10 +101,10 @@ def _deliver(
         for t in targets:
             t.block.shared.write_places(t.to, found, writes, 16 if found.size % 16 == 0 else 1)
         for t in targets:
-            touched(t.block, t.barrier, Who(team, actor, use.out_site(1), ASYNC))
+            touched(t.told, t.barrier, Who(team, actor, use.out_site(1), ASYNC))
         clock = team.end(actor)
         for t in targets:
-            barrier = t.block.mbarrier(t.barrier, use.loc)
+            barrier = t.told.mbarrier(t.barrier, use.loc)
             barrier.phases.join(clock)
             barrier.step(0, -found.size)
 
@@ -121,7 +127,10 @@ def _ranks(mask: int) -> list[int]:
     return [k for k in range(16) if mask >> k & 1]
 
 
-@row(*(f"cp.async.bulk.tensor.{r}d.load{m}" for r in range(1, 6) for m in ("", ".multicast")))
+_LOADS = ("", ".multicast", ".cta2")
+
+
+@row(*(f"cp.async.bulk.tensor.{r}d.load{m}" for r in range(1, 6) for m in _LOADS))
 def tensor_load(use: Use) -> Steps:
     """A box of a tensor; what is outside of it is zero, or NaN."""
     dst, bar, view = use.outs[0], use.outs[1], use.ins[0]
@@ -135,7 +144,14 @@ def tensor_load(use: Use) -> Steps:
         if dst.count * dst.dtype.numpy.itemsize < view.box_bytes:
             raise use.fault("bounds", f"a box of {view.box_bytes} bytes does not fit its tile")
         ranks = _ranks(int(use.value(1 + rank)[lane])) if many else None
-        _deliver(use, lane, _box(view, at), _targets(use, lane, to, barrier, ranks), use.in_site(0))
+        targets = _targets(use, lane, to, barrier, ranks)
+        if use.facts.row.endswith("cta2"):
+            block = use.group.block
+            leader = block.cluster.block(int(use.value(1 + rank)[lane]), use.loc)
+            if leader.rank // 2 != block.rank // 2:
+                raise use.fault("value", f"the mbarrier of block {leader.rank} is not of the pair")
+            targets = [_Target(block, to, barrier, leader)]
+        _deliver(use, lane, _box(view, at), targets, use.in_site(0))
     yield None
 
 

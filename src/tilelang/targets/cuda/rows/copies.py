@@ -251,6 +251,20 @@ def _tensor(rank: int) -> Iterator[InstrRow]:
         imm=(CACHE,),
         until=_WAIT,
     )
+    pair = f"{base}.cta_group::2.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    yield ptx(
+        f"{base}.load.cta2",
+        f"{title} (completes on the mbarrier at the same place in another block of a pair)",
+        _in_scope(
+            "{{ .reg .b32 a; mapa.shared::cluster.u32 a, {barrier}, {cta}; "
+            f"{pair}{_HINT} [{{dst}}], {at}, [a]{_HINTED}; }}}}"
+        ),
+        Capability.TCGEN05,
+        outs=(_BOX, barrier()),
+        ins=(tensor, *coordinates, value("cta", *COUNTS)),
+        imm=(CACHE,),
+        until=_WAIT,
+    )
     src = slot("src", R | ASYNC, align=128)
     yield ptx(
         f"{base}.store",

@@ -80,6 +80,14 @@ MBARRIERS = [
         ins=(value("bytes", *COUNTS),),
     ),
     ptx(
+        "mbarrier.expect_tx.cluster",
+        "mbarrier.expect_tx; mapa",
+        _REMOTE % "mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 [a], {bytes};",
+        _CLUSTER,
+        outs=(barrier(),),
+        ins=(value("bytes", *COUNTS), value("cta", *COUNTS)),
+    ),
+    ptx(
         "mbarrier.arrive.cluster",
         "mbarrier.arrive; mapa",
         _REMOTE % "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [a];",

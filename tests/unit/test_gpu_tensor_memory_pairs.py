@@ -1,0 +1,161 @@
+"""Products of tcgen05 by two blocks of a cluster: each has its rows of A and of C, and half
+of B; the first issues for both.
+"""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilelang.language as T
+from blackwell_build import check_blackwell
+from gpu_build import gpu_program
+from tilelang.errors import TileError
+from tilelang.ir.thread import Instr
+from tilelang.isa.target import parse_target
+from tilelang.targets import CHIPS
+from tilelang.targets.cuda.nvrtc import compile_source, is_installed
+from tilelang.targets.cuda.program import emit
+
+RANDOM = np.random.default_rng(11)
+
+
+def numbers(*shape, dtype):
+    return RANDOM.integers(-3, 4, shape).astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
+
+
+def pair(m, n, k, tiles, *, dtype="bfloat16", turned=False, stages=2, cluster=2):
+    bm, bn, bk = tiles
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((m, k), dtype),
+        B: T.Tensor((n, k) if turned else (k, n), dtype),
+        C: T.Tensor((m, n), "float32"),
+    ):
+        with T.ClusterKernel(m // bm, threads=256, cluster_dims=cluster) as bx:
+            a = T.alloc_shared((stages, bm, bk), dtype)
+            b = T.alloc_shared((stages, bn // 2, bk) if turned else (stages, bk, bn // 2), dtype)
+            c = T.alloc_tmem((bm, bn), "float32")
+            out = T.alloc_fragment((bm, bn), "float32")
+            loaded = T.alloc_cluster_barrier([32 * 2] * stages)
+            consumed = T.alloc_cluster_barrier([1] * stages)
+            full = T.alloc_cluster_barrier([1])
+            tx = T.get_thread_binding()
+            cta = T.block_rank_in_cluster() % 2
+            if tx < 32:
+                for ko in T.serial(k // bk):
+                    s = ko % stages
+                    T.mbarrier_wait_parity(consumed[s], ko // stages % 2 ^ 1)
+                    T.tma_copy(A[bx * bm, ko * bk], a[s, :, :], barrier=loaded[s])
+                    if turned:
+                        T.tma_copy(B[cta * (bn // 2), ko * bk], b[s, :, :], barrier=loaded[s])
+                    else:
+                        T.tma_copy(B[ko * bk, cta * (bn // 2)], b[s, :, :], barrier=loaded[s])
+                    T.mbarrier_arrive(loaded[s], T.block_rank_in_cluster() // 2 * 2)
+            elif tx < 64 and cta == 0:
+                for ko in T.serial(k // bk):
+                    s = ko % stages
+                    T.mbarrier_wait_parity(loaded[s], ko // stages % 2)
+                    T.tcgen05_gemm(
+                        a[s, :, :],
+                        b[s, :, :],
+                        c,
+                        transpose_B=turned,
+                        mbar=consumed[s],
+                        clear_accum=ko == 0,
+                        use_2cta=True,
+                    )
+                T.tcgen05_mma_arrive(full, arrive_2cta=True)
+            with T.ws(1):
+                T.mbarrier_wait_parity(full, 0)
+                T.copy(c, out)
+                T.copy(out, C[bx * bm, 0])
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "tiles", "more"),
+    [
+        (256, 64, 96, (128, 64, 32), {}),
+        (256, 64, 96, (128, 64, 32), {"turned": True}),
+        (128, 128, 64, (64, 128, 32), {"turned": True}),
+        (128, 64, 64, (64, 64, 32), {"dtype": "float16"}),
+        (512, 32, 64, (128, 32, 32), {"cluster": 4}),
+        (256, 64, 128, (128, 64, 64), {"dtype": "float8_e4m3fn", "turned": True}),
+    ],
+)
+def test_two_blocks_multiply_as_a_pair(m, n, k, tiles, more):
+    dtype, turned = more.get("dtype", "bfloat16"), more.get("turned", False)
+    program = check_blackwell(
+        pair(m, n, k, tiles, **more),
+        seeds=2,
+        A=numbers(m, k, dtype=dtype),
+        B=numbers(*((n, k) if turned else (k, n)), dtype=dtype),
+        C=np.zeros((m, n), "f4"),
+    )
+    rows = {x.row for x in program.walk() if isinstance(x, Instr)}
+    ours = {r for r in rows if r.startswith(("tcgen05.mma", "tcgen05.alloc", "tcgen05.commit"))}
+    assert all(".cta2" in r for r in ours)
+    assert {"cp.async.bulk.tensor.2d.load.cta2", "tcgen05.commit.cta2.multicast"} <= rows
+
+
+@pytest.mark.skipif(not is_installed(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+def test_machine_code_of_a_pair(arch):
+    target = parse_target(f"cuda -arch={arch}", CHIPS)
+    program = gpu_program(pair(512, 128, 512, (128, 128, 64), stages=3).ir, target=target)
+    made = compile_source(emit(program, target).text, arch)
+    assert not made.warnings
+    assert all(r.spill_stores == 0 for r in made.resources.values())
+
+
+def refusal(fn) -> str:
+    with pytest.raises(TileError) as caught:
+        gpu_program(fn.ir, "sm_100a")
+    return str(caught.value)
+
+
+def test_a_pair_needs_a_cluster_of_two():
+    text = refusal(pair(256, 64, 96, (128, 64, 32), cluster=1))
+    assert "a product of two blocks, in a cluster of 1" in text
+    assert "cluster_dims=2" in text
+
+
+@pytest.mark.parametrize("columns", [48, 288])
+def test_the_columns_of_a_pair(columns):
+    text = refusal(pair(256, columns, 96, (128, columns, 32), turned=True))
+    assert f"N = {columns}" in text and "a multiple of 32, of at most 256 columns" in text
+
+
+def test_products_of_one_block_beside_those_of_two():
+    @T.prim_func
+    def kernel(A: T.Tensor((128, 64), "float16"), B: T.Tensor((32, 64), "float16")):
+        with T.ClusterKernel(2, threads=128, cluster_dims=2):
+            a, b = T.alloc_shared((128, 64), "float16"), T.alloc_shared((32, 64), "float16")
+            c, d = T.alloc_tmem((128, 64), "float32"), T.alloc_tmem((128, 32), "float32")
+            bar = T.alloc_cluster_barrier([1])
+            T.copy(A, a)
+            T.copy(B, b)
+            T.cluster_sync()
+            T.tcgen05_gemm(a, b, c, transpose_B=True, mbar=bar, use_2cta=True, clear_accum=True)
+            T.mbarrier_wait_parity(bar, 0)
+            T.gemm(a, b, d, transpose_B=True, clear_accum=True)
+
+    assert "a product of one block in a kernel that has products of two" in refusal(kernel)
+
+
+def test_freeing_the_tensor_memory_of_a_pair_early():
+    @T.prim_func
+    def kernel(A: T.Tensor((128, 64), "float16"), B: T.Tensor((32, 64), "float16")):
+        with T.ClusterKernel(2, threads=128, cluster_dims=2):
+            a, b = T.alloc_shared((128, 64), "float16"), T.alloc_shared((32, 64), "float16")
+            c, bar = T.alloc_tmem((128, 64), "float32"), T.alloc_cluster_barrier([1])
+            T.copy(A, a)
+            T.copy(B, b)
+            T.cluster_sync()
+            T.tcgen05_gemm(a, b, c, transpose_B=True, mbar=bar, use_2cta=True, clear_accum=True)
+            T.mbarrier_wait_parity(bar, 0)
+            T.deallocate_tmem(c)
+
+    assert "T.deallocate_tmem in a kernel of pairs of blocks" in refusal(kernel)
