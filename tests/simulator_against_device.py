@@ -5,7 +5,7 @@
 
 Every instruction row that has a kernel of its own runs on both with the same operands: small
 integers, whose results are exact, and for products of floats also random numbers. Every example
-(with `--half`, every second one) runs on the GPU; each of its launches is repeated by the simulator.
+(every second one with `--half`) runs on the GPU; each of its launches is repeated by the simulator.
 With `--dry` the simulator stands in for the GPU, to try the script where there is none.
 """
 
