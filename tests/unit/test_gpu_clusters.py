@@ -82,20 +82,23 @@ def test_a_tile_that_products_read_comes_from_another_block(barrier):
 
 
 @pytest.mark.parametrize("mask", [0b0011, 0b1010, 0b1111, 0b0100])
-def test_a_load_that_several_blocks_receive(mask):
+@pytest.mark.parametrize("n", [64, 40])
+def test_a_load_that_several_blocks_receive(mask, n):
+    """A tile that has no box is loaded by each of them."""
+
     @T.prim_func
-    def kernel(A: T.Tensor((8, 64), "float32"), B: T.Tensor((8, 64), "float32")):
+    def kernel(A: T.Tensor((8, n), "float32"), B: T.Tensor((8, n), "float32")):
         with T.ClusterKernel(8, threads=64, cluster_dims=4) as bx:
-            t = T.alloc_shared((2, 64), "float32")
+            t = T.alloc_shared((2, n), "float32")
             bar = T.alloc_barrier(64)
             T.tma_copy(A[bx, :], t[1, :], barrier=bar, cluster_mask=mask)
             T.mbarrier_arrive(bar)
             T.mbarrier_wait_parity(bar, 0)
             T.copy(t[1, :], B[bx, :])
 
-    a = integers(8, 64)
+    a = integers(8, n)
     program = check_gpu(kernel, A=a, B=np.zeros_like(a))
-    several = mask.bit_count() > 1
+    several = mask.bit_count() > 1 and n == 64
     assert ("cp.async.bulk.tensor.2d.load.multicast" in rows_of(program)) == several
 
 

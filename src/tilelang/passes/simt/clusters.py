@@ -35,6 +35,7 @@ from tilelang.ir.sync import (
     CopyCluster,
     MbarArrive,
     SyncGrid,
+    TmaCopy,
 )
 from tilelang.ir.tile import (
     Annotate,
@@ -182,7 +183,7 @@ class Clusters:
             out = (*out, *self.led(part, (arrive,), stmt))
         return out
 
-    def to_several(self, stmt: CopyCluster) -> Block:
+    def to_several(self, stmt: CopyCluster | TmaCopy) -> Block:
         """A tile of the first block of a mask for all of them: each loads for itself what the first
         one would, which depends on nothing but where that block is.
         """
@@ -192,7 +193,7 @@ class Clusters:
             return (own,)
         first = (mask & -mask).bit_length() - 1
         src = stmt.src.with_(mins=tuple(self.seen_by(first, m, stmt) for m in stmt.src.mins))
-        self.t.note("declined", "T.copy_cluster: each block loads the tile for itself", stmt.loc)
+        self.t.note("declined", "each block of a cluster loads the tile for itself", stmt.loc)
         theirs = Copy(src, stmt.dst, loc=stmt.loc)
         return (If(self.is_named(mask), (theirs,), orelse=(own,), loc=stmt.loc),)
 

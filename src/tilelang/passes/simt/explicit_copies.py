@@ -20,7 +20,7 @@ from tilelang.passes.build import compare
 from tilelang.passes.issue import FED, Issue
 from tilelang.passes.lower_parallel import own_nodes, statements, written
 from tilelang.passes.simt.clusters import Clusters, is_remote
-from tilelang.passes.simt.launch import Threads, refused
+from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.switches import is_off
 from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie, placements
 from tilelang.scopes import Memory
@@ -76,8 +76,6 @@ class ExplicitCopies:
         tile, place = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
         found = boxes(tile, place)
         fault = next(chain(self.faults(found, load=load), self.tile_faults(found)), None)
-        if fault is not None and self.is_shared(stmt):
-            raise refused(stmt, f"T.tma_copy to several blocks of a cluster, where {fault},")
         if fault is not None or isinstance(found, str):
             self.t.note("declined", f"T.tma_copy is done by the threads at once: {fault}", stmt.loc)
             return self.at_once(stmt, part)
@@ -165,11 +163,13 @@ class ExplicitCopies:
         """A copy made by the threads that get there: after it they meet, so that any of them may
         arrive for all, and what they wrote is ordered before what the units of the chip read.
         """
-        copy = Copy(stmt.src, stmt.dst, loc=stmt.loc)
+        copy: Block = (Copy(stmt.src, stmt.dst, loc=stmt.loc),)
+        if stmt.cluster_mask:
+            copy = self.clusters.to_several(stmt)
         fence = Issue("fence.proxy.async", (), (), loc=stmt.loc)
         fences = (fence,) if stmt.barrier is not None and self.possible else ()
         meet = (SyncThreads(loc=stmt.loc),) if part.count > 1 else ()
-        return (copy, *fences, *meet)
+        return (*copy, *fences, *meet)
 
     def faults(self, found: Boxes | str, *, load: bool) -> Iterator[str]:
         """Why a tensor copy cannot move the tile."""
