@@ -148,6 +148,9 @@ def _imm_choices(row: InstrRow) -> Iterator[dict[str, Any]]:
     else:
         known = {"id": 1, "threads": LANES, "count": 0, "mask": 0xFFFFFFFF}
         known |= {"swizzle": 128, "leading": 16, "stride": 1024, "cache": "evict_last"}
+        known |= {"columns": 32, "d": "f32", "a": "e4m3", "b": "e4m3", "m": 128, "n": 64}
+        known |= {"kind": "mxf8f6f4", "scale": "ue8m0", "scale_a_at": 0, "scale_b_at": 0}
+        known |= {"trans_a": False, "trans_b": False}
         yield {i.name: known[i.name] for i in row.imm if not i.optional or i.name == "cache"}
 
 

@@ -116,6 +116,8 @@ def declared_page() -> str:
 _FAMILIES = (
     (re.compile(r"(?<=m64n)\d+(?=k)"), "{n}"),
     (re.compile(r"(?<=tensor\.)\d(?=d\b)"), "{r}"),
+    (re.compile(r"(?<=tcgen05\.[ls][dt]\.\d\dx\d\db\.x)\d+"), "{n}"),
+    (re.compile(r"(?<=tcgen05\.[ls][dt]\.\d\dx\d\d\db\.x)\d+"), "{n}"),
 )
 
 
@@ -150,8 +152,10 @@ def instruction(members: list[InstrRow]) -> tuple[str, ...]:
     ns = [found.group() for c in counts for p, _ in _FAMILIES if (found := p.search(c))]
     many = f" for {', '.join(ns)}" if len(ns) > 1 else ""
     outs = "; ".join(operand(o) for o in row.outs)
+    ins = "; ".join(operand(o) for o in row.ins)
     if len(ns) > 1 and "{n}" in name:
         outs = outs.replace(f"x{int(ns[0]) // 2} ", "x{n}/2 ")
+        outs, ins = (re.sub(r"(\d+) bits", r"{n} x \1 bits", text) for text in (outs, ins))
     immediates = [
         code(i.name)
         + f": {', '.join(map(str, i.choices)) if 0 < len(i.choices) < 9 else i.type.__name__}"
@@ -161,7 +165,7 @@ def instruction(members: list[InstrRow]) -> tuple[str, ...]:
     return (
         code(name) + many,
         outs,
-        "; ".join(operand(o) for o in row.ins),
+        ins,
         "; ".join(operand(o) for o in row.results),
         "; ".join(immediates),
         {0: "block", 1: "thread", 32: "warp", 128: "warpgroup"}[row.threads],

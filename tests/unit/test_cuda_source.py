@@ -57,7 +57,7 @@ ADVICE = "'.multicast::cluster' modifier"
 @needs_nvrtc
 @every_arch
 def test_every_row_compiles_where_the_chip_has_it(arch):
-    rows = [ROWS[n] for n in ROWS if not n.startswith(("wgmma", "tcgen05"))]
+    rows = [ROWS[n] for n in ROWS if not n.startswith("wgmma")]
     special = ("gemm.tile", "print.element", "grid.sync")
     here = [r for r in rows if r.name not in special and not missing(r.name, chip(arch))]
     program = cuda_rows.program([cuda_rows.one_case(r) for r in here])
