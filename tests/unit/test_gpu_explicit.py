@@ -7,7 +7,7 @@ import pytest
 
 import tilelang.language as T
 from gpu_build import check_gpu
-from tilelang.ir.thread import Instr
+from tilelang.ir.thread import Instr, kernels_of
 
 RANDOM = np.random.default_rng(5)
 
@@ -430,3 +430,40 @@ def test_registers_move_between_warpgroups_if_the_wishes_add_up(less, more, why)
     assert any("registers stay where they are" in n and why in n for n in notes(program)) == bool(
         why
     )
+
+
+# Launches that overlap ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_a_launch_that_waits_for_the_one_before_may_begin_earlier(arch):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 96), "float16"),
+        B: T.Tensor((64, 96), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=64):
+            for i, j in T.Parallel(64, 96):
+                B[i, j] = A[i, j] + 1
+            T.pdl_trigger()
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            T.pdl_sync()
+            for k in T.Pipelined(3, num_stages=2):
+                T.copy(B[0:64, k * 32 : k * 32 + 32], a)
+                T.gemm(a, a, c, transpose_B=True)
+            T.copy(c, C)
+
+    args = {"A": integers(64, 96), "B": integers(64, 96), "C": np.zeros((64, 64), np.float32)}
+    program = check_gpu(kernel, arch=arch, **args)
+    rows = rows_of(program)
+    if arch == "sm_80":
+        assert not any(r.startswith("griddepcontrol") for r in rows)
+        return
+    assert rows.count("griddepcontrol.launch_dependents") == 1
+    # Both the warp that loads and those that multiply wait before they read anything.
+    assert rows.count("griddepcontrol.wait") == 2
+    assert [dict(k.attrs).get("pdl", False) for k in kernels_of(program)] == [False, True]
