@@ -320,3 +320,19 @@ def test_a_kernel_without_extents_is_one_block():
     a = np.zeros(4, np.int32)
     tilelang.compile(main, target="emulate")(a)
     np.testing.assert_array_equal(a, range(4))
+
+
+@pytest.mark.parametrize("target", ["cpu", "emulate"])
+def test_a_vector_as_an_index_names_an_element_for_each_lane(target):
+    @T.prim_func
+    def main(A: T.Tensor((16,), "float32"), B: T.Tensor((4, 4), "float32")):
+        with T.Kernel(1, threads=1):
+            for t in T.serial(4):
+                B[t, T.Ramp(0, 1, 4)] = A[T.Ramp(t + 1, 2, 4)] * 2.0
+            B[1, T.Ramp(1, 1, 2)] = 7.0
+
+    a, b = np.arange(16, dtype=np.float32), np.zeros((4, 4), np.float32)
+    tilelang.compile(main, target=target)(a, b)
+    want = 2 * a[np.arange(4)[:, None] + 1 + 2 * np.arange(4)]
+    want[1, 1:3] = 7
+    np.testing.assert_array_equal(b, want)

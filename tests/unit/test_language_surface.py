@@ -571,3 +571,8 @@ def test_a_scheduler_visits_every_tile_once(
             assert tiles[1] == ((1 % m, 1 // m) if column_major else (1 // n, 1 % n))
 
     emitted(kernel)
+
+
+def test_a_symbolic_size_is_a_variable() -> None:
+    assert isinstance(T.dynamic("m"), T.Var) and isinstance(T.Var("n", "int64"), T.Var)
+    assert not isinstance(T.dynamic("m") + 1, T.Var) and not isinstance(3, T.Var)

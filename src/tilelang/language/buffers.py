@@ -29,7 +29,9 @@ from tilelang.ir.expr import (
     BinaryOp,
     Buffer,
     Expr,
+    Lane,
     Load,
+    Pack,
     Region,
     Var,
     const,
@@ -298,8 +300,14 @@ def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def item(ref: BufferRef, index: Any) -> Any:
-    """`buffer[index]`: an element as a `Value`; with a slice among the indices, a `RegionRef`."""
+    """`buffer[index]`: an element as a `Value`; with a slice among the indices, a `RegionRef`; with
+    a vector among them, the elements that its lanes name.
+    """
     parts = _parts(index)
+    each = _each_lane(ref, parts)
+    if each:
+        loads = tuple(cast("Value", item(ref, p)).expr for p in each)
+        return Value(Pack(loads, DType(ref.buffer.dtype).with_lanes(len(loads))))
     if any(isinstance(p, slice) for p in parts):
         return RegionRef(_region(ref.buffer, parts))
     return Value(_reading(Load(ref.buffer, _indices(ref.buffer, parts), loc=here())))
@@ -314,10 +322,35 @@ def _parts(index: Any) -> tuple[Any, ...]:
     return cast("tuple[Any, ...]", index) if isinstance(index, tuple) else (index,)
 
 
+def _each_lane(ref: BufferRef, parts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The indices of each lane where one index is a vector; none where no index is."""
+    wide = [k for k, p in enumerate(parts) if isinstance(p, Value) and p.expr.dtype.lanes > 1]
+    if not wide:
+        return []
+    if len(wide) > 1 or ref.buffer.dtype.lanes > 1:
+        raise _bad(
+            TileTypeError,
+            "dtype",
+            f"{ref.name} is indexed by a vector",
+            expected="one vector among the indices, and elements that are no vectors",
+        )
+    (at,) = wide
+    vector = parts[at].expr
+    lanes = vector.lanes if isinstance(vector, Pack) else ()
+    if len(lanes) != vector.dtype.lanes:  # not written out, or one value for all
+        lanes = tuple(Lane(vector, k) for k in range(vector.dtype.lanes))
+    return [(*parts[:at], Value(x), *parts[at + 1 :]) for x in lanes]
+
+
 def store(ref: BufferRef, index: Any, value: Any) -> None:
     """`buffer[index] = value`: one element, or a whole slice from a buffer, slice or scalar."""
     builder = build.current("a store to a buffer")
     parts = _parts(index)
+    for k, one in enumerate(_each_lane(ref, parts)):
+        wide = isinstance(value, Value) and value.expr.dtype.lanes > 1
+        store(ref, one, Value(Lane(value.expr, k)) if wide else value)
+    if _each_lane(ref, parts):
+        return
     if not any(isinstance(p, slice) for p in parts):
         indices = _indices(ref.buffer, parts)
         builder.emit(Store(ref.buffer, indices, _stored(ref, value), loc=here()))

@@ -134,7 +134,14 @@ def bind(value: Any, type_annotation: Any = None, *, var: Any = None) -> Value:
     return Value(builder.let(number(value, "the value of T.bind", wanted), builder.name_hint("t")))
 
 
-class Var:
+class _VarType(type):
+    """`isinstance(x, T.Var)`: a value that is a variable, such as a symbolic size."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Value) and isinstance(instance.expr, ir.Var)
+
+
+class Var(metaclass=_VarType):
     """`x: T.Var` passes a macro's parameter by reference; `T.Var("n", "int32")` is a symbolic
     size.
     """
