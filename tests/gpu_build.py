@@ -1,4 +1,4 @@
-"""Compares a program lowered for a GPU, run by the interpreter of blocks, with the emulator."""
+"""Compares a program lowered for a GPU, run by the simulator, with the emulator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from block_interpreter import run_blocks
 from tilelang.emulator import translate
 from tilelang.ir.read import read_program
 from tilelang.ir.text import print_program
@@ -16,7 +15,9 @@ from tilelang.ir.tile import Function
 from tilelang.ir.verify_thread import verify_program
 from tilelang.isa.target import Fact, Target, parse_target
 from tilelang.passes.pipeline import lower
+from tilelang.simulator.gpu import SimulatedProgram
 from tilelang.targets import CHIPS
+from tilelang.targets.cuda.rows import ROWS
 
 TARGETS = {
     name: parse_target(f"cuda -arch={name}", CHIPS) for name in ("sm_80", "sm_90a", "sm_100a")
@@ -54,13 +55,17 @@ def copies(args: dict[str, Any]) -> dict[str, Any]:
     return {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in args.items()}
 
 
+def simulate(program: Program, args: dict[str, Any]) -> None:
+    """Run a program on NumPy arrays in place; what the simulator finds is raised."""
+    SimulatedProgram(program, ROWS).run(args)
+
+
 def check_gpu(
     fn: Any,
     *,
     arch: str = "sm_90a",
     rtol: float = 0.0,
     atol: float = 0.0,
-    races: bool = True,
     without: tuple[str, ...] = (),
     target: Target | None = None,
     **args: Any,
@@ -71,7 +76,7 @@ def check_gpu(
     want = copies(args)
     translate(function, tf32=True).run(want)
     got = copies(args)
-    run_blocks(program, got, races=races)
+    simulate(program, got)
     for name, x in want.items():
         if isinstance(x, np.ndarray):
             same(got[name], x, rtol, atol, name)

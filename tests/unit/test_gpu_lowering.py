@@ -1,4 +1,4 @@
-"""Kernels lowered for many threads, run by the interpreter of blocks, against the emulator."""
+"""Kernels lowered for many threads, run by the simulator, against the emulator."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from block_interpreter import Race, run_blocks
-from gpu_build import TARGETS, check_gpu, gpu_program
+from gpu_build import TARGETS, check_gpu, gpu_program, simulate
 from tilelang.errors import TileError
 from tilelang.ir.thread import Elem, Instr, Write, kernels_of
 from tilelang.passes import pipeline
@@ -425,8 +424,8 @@ def test_a_missing_barrier_is_found():
     at = kernel.ir
     for one in takewhile(lambda p: p is not pipeline.synchronize, pipeline.MANY_THREADS):
         at = one(at, TARGETS["sm_90a"])
-    with pytest.raises(Race, match="reads byte"):
-        run_blocks(at, {"A": integers(64), "B": np.zeros(64, np.int32)})
+    with pytest.raises(TileError, match="thread 0 reads what thread 63 has written"):
+        simulate(at, {"A": integers(64), "B": np.zeros(64, np.int32)})
     check_gpu(kernel, A=integers(64), B=np.zeros(64, np.int32))
 
 

@@ -7,8 +7,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from block_interpreter import run_blocks
-from gpu_build import check_gpu, gpu_program
+from gpu_build import check_gpu, gpu_program, simulate
 from tilelang.errors import TileError
 from tilelang.ir.thread import Instr, kernels_of
 from tilelang.options import options_from
@@ -91,7 +90,7 @@ def test_without_barriers_a_reduction_still_exchanges_in_order():
 
     program = gpu_program(kernel.ir, without=("barriers",))
     got = {"A": np.arange(1024, dtype=np.int32).reshape(2, 512), "B": np.zeros((2, 512), np.int32)}
-    run_blocks(program, got)
+    simulate(program, got)
     np.testing.assert_array_equal(got["B"], got["A"] - got["A"].sum(1, keepdims=True))
 
 

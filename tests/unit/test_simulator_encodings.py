@@ -12,9 +12,14 @@ import itertools
 import numpy as np
 import pytest
 
+import tilelang.language as T
+from tilelang.ir.thread import Instr
+from tilelang.isa.target import parse_target
+from tilelang.passes.pipeline import lower
 from tilelang.simulator.gpu import decode, fragments
 from tilelang.simulator.gpu.decode_tcgen05 import tcgen05_matrix
 from tilelang.simulator.gpu.maps import swizzled
+from tilelang.targets import CHIPS
 from tilelang.targets.cuda import descriptors
 from tilelang.targets.cuda.rows import fragments as rows_of_fragments
 
@@ -103,8 +108,8 @@ def test_the_instruction_word_of_a_public_kernel():
 
 @pytest.mark.parametrize("span", [32, 64, 128])
 def test_a_swizzle_exchanges_groups_of_sixteen_bytes_by_the_row(span):
-    """CuTe's Swizzle<B, 4, 3> with B = 1, 2, 3: B bits from bit 4 on are joined by exclusive or with
-    those from bit 7 on, the number of the row of 128 bytes.
+    """CuTe's Swizzle<B, 4, 3> with B = 1, 2, 3: B bits from bit 4 on are joined by exclusive or
+    with those from bit 7 on, the number of the row of 128 bytes.
     """
     for row, column in itertools.product(range(16), range(8)):
         found = int(swizzled(np.array([row * 128 + column * 16 + 5]), span)[0])
@@ -121,3 +126,75 @@ def test_registers_hold_the_elements_that_the_rows_say(bits):
         assert all(np.array_equal(a.T, b) for a, b in zip(mine, theirs, strict=True))
     mine, theirs = fragments.wgmma_result(64), rows_of_fragments.fragment_d(64, 64, 128)
     assert all(np.array_equal(a.T, b) for a, b in zip(mine, theirs, strict=True))
+
+
+# What upstream encodes ----------------------------------------------------------------------------
+
+KEYS = list(itertools.product((False, True), (False, True), (32, 64)))
+"""A transposed in memory, B transposed in memory, depth of the tiles."""
+ALONG, ACROSS = {32: (64, 1, 32), 64: (128, 1, 64)}, {32: (128, 256, 64), 64: (128, 512, 64)}
+"""The span of the swizzle, and the offsets in units of 16 bytes, of tiles of 128 rows that upstream
+0.1.15 writes into its source for a product of 128 x 128 in fp16, by the depth: tiles that lie along
+the depth, and across it. The same for sm_90a (`initialize_wgmma_descriptor`) and sm_100a
+(`initialize_tcgen05_descriptor`).
+"""
+WORDS = {
+    (False, False): 136380432,
+    (False, True): 136314896,
+    (True, False): 136413200,
+    (True, True): 136347664,
+}
+"""The instruction words of upstream's products for sm_100a; the last follows from the others."""
+
+
+def product(turn_a: bool, turn_b: bool, depth: int, arch: str):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((256, 256), "float16"),
+        B: T.Tensor((256, 256), "float16"),
+        C: T.Tensor((256, 256), "float32"),
+    ):
+        with T.Kernel(2, 2, threads=128) as (bx, by):
+            a = T.alloc_shared((depth, 128) if turn_a else (128, depth), "float16")
+            b = T.alloc_shared((128, depth) if turn_b else (depth, 128), "float16")
+            if arch == "sm_100a":
+                c = T.alloc_tmem((128, 128), "float32")
+            else:
+                c = T.alloc_fragment((128, 128), "float32")
+            T.clear(c)
+            for k in T.Pipelined(256 // depth, num_stages=2):
+                if turn_a:
+                    T.copy(A[k * depth, by * 128], a)
+                else:
+                    T.copy(A[by * 128, k * depth], a)
+                if turn_b:
+                    T.copy(B[bx * 128, k * depth], b)
+                else:
+                    T.copy(B[k * depth, bx * 128], b)
+                T.gemm(a, b, c, transpose_A=turn_a, transpose_B=turn_b)
+            f = T.alloc_fragment((128, 128), "float32")
+            T.copy(c, f)
+            T.copy(f, C[by * 128, bx * 128])
+
+    program = lower(kernel.ir, parse_target(f"cuda -arch={arch}", CHIPS))
+    return [n for n in program.walk() if isinstance(n, Instr)]
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize(("turn_a", "turn_b", "depth"), KEYS)
+def test_tiles_are_described_as_upstream_does(arch, turn_a, turn_b, depth):
+    found = {}
+    made = product(turn_a, turn_b, depth, arch)
+    for n in (n for n in made if n.row in ("wgmma.descriptor", "tcgen05.descriptor")):
+        imm = dict(n.imm)
+        facts = imm["swizzle"], imm["leading"] // 16, imm["stride"] // 16
+        found.setdefault(n.ins[0].array.name, set()).add(facts)
+    a = (ACROSS if turn_a else ALONG)[depth]
+    b = (ALONG if turn_b else ACROSS)[depth]
+    assert found == {"a": {a}, "b": {b}}
+    if arch == "sm_100a":
+        imm = next(dict(n.imm) for n in made if n.row == "tcgen05.instruction")
+        codes = {"d": 1, "a": 0, "b": 0, "m": imm["m"], "n": imm["n"]}
+        turns = {f"transpose_{x}": int(imm[f"trans_{x}"]) for x in "ab"}
+        word = descriptors.word(descriptors.TCGEN05_INSTRUCTION, **codes, **turns)
+        assert word == WORDS[turn_a, turn_b]
