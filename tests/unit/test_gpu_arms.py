@@ -219,3 +219,22 @@ def test_tiles_lie_as_tensor_copies_bring_them_whoever_multiplies(columns):
         "B": RANDOM.integers(-4, 5, (32, columns)).astype(np.float16),
     }
     check_gpu(kernel, C=np.zeros((64, columns), np.float32), **args)
+
+
+def test_parts_meet_at_barriers_that_the_author_does_not_name():
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 64), "float32"), B: T.Tensor((2, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            s = T.alloc_shared((2, 64), "float32")
+            for group in (0, 1):
+                with T.ws(group):
+                    T.copy(A[group, :], s[group, :])
+                    T.sync_threads(15 - group, 128)
+                    for i in T.Parallel(64):
+                        s[group, i] = s[group, i] + 1
+                    for i in T.Parallel(64):
+                        B[group, i] = s[group, 63 - i]
+
+    a = RANDOM.integers(-9, 10, (2, 64)).astype(np.float32)
+    used = barriers(check_gpu(kernel, A=a, B=np.zeros_like(a)))
+    assert used >= {(15, 128), (14, 128), (13, 128), (12, 128)}

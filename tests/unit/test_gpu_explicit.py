@@ -371,8 +371,13 @@ def test_two_accumulators_of_which_the_older_is_read_first():
 
     args = {"A": integers(64, 32), "B": integers(2, 32, 64)}
     program = check_gpu(kernel, C=np.zeros((2, 64, 64), np.float32), **args)
-    ready = [n for n in program.walk() if isinstance(n, Instr) and n.row == "wgmma.ready"]
-    assert [n.outs[0].array.name for n in ready] == ["one"]
+    steps = [
+        (n.row, n.outs[0].array.name if n.outs else dict(n.imm)["count"])
+        for n in program.walk()
+        if isinstance(n, Instr) and n.row in ("wgmma.wait_group", "wgmma.ready")
+    ]
+    assert steps[:2] == [("wgmma.wait_group", 1), ("wgmma.ready", "one")]
+    assert steps[2] == ("wgmma.wait_group", 0)
 
 
 def test_a_wait_whose_products_are_not_known_waits_for_all():

@@ -37,7 +37,8 @@ class Threads:
     said about the launch in the compile report. `tensors` are its buffers in Tensor Memory by name,
     `unit_tiles` the shared tiles that products of tcgen05 and tensor copies read, `arrived` those
     that tensor copies alone write. `carried` are fragments of parts that keep their values from
-    round to round of a loop around the part; their registers are declared `outside`.
+    round to round of a loop around the part; their registers are declared `outside`. `barriers` are
+    those of parts, by their threads.
     """
 
     fn: Function
@@ -52,6 +53,7 @@ class Threads:
     arrived: frozenset[str] = frozenset()
     carried: frozenset[str] = frozenset()
     outside: list[Stmt] = field(default_factory=list[Stmt])
+    barriers: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     parts: dict[Expr, Var] = field(default_factory=dict[Expr, Var])
 
     def __post_init__(self) -> None:

@@ -247,7 +247,7 @@ class _Part:
         for mark in reversed(marks):
             number = int(dict(cast("Issue", mark).imm)["number"])
             arm = self.arms[number]
-            threads = self.t.arm(arm.first, arm.count, LAST_BARRIER - number)
+            threads = self.t.arm(arm.first, arm.count, self.barrier_of(arm))
             part = _Part(threads, self.target, arm.body)
             facts = (
                 ("first", arm.first),
@@ -263,6 +263,27 @@ class _Part:
             )
             out = (If(mine, (begin, *part.lower()), orelse=out, loc=arm.loc),)
         return out
+
+    def barrier_of(self, arm: Arm) -> int:
+        """The barrier at which the threads of an arm meet: none that the author names, or that
+        others have.
+        """
+        mine, taken = (arm.first, arm.count), self.t.barriers
+        if mine in taken:
+            return taken[mine]
+        named = {
+            int_value(s.barrier_id)
+            for s in statements(self.t.launch.body)
+            if isinstance(s, (SyncThreads, NamedArrive)) and s.barrier_id is not None
+        }
+        used = {*named, *taken.values()}
+        free = [k for k in range(LAST_BARRIER, 0, -1) if k not in used]
+        if not free:
+            raise refused(
+                arm, f"a block of more than {len(taken)} parts with barriers of their own"
+            )
+        taken[mine] = free[0]
+        return free[0]
 
     def room(self) -> Callable[[Sequence[Block], int], int]:
         """How many bytes of shared memory are free, given the statements still to come and the
