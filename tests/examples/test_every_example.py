@@ -27,6 +27,31 @@ def test_it_checks_itself_and_says_so_in_one_line(findings, capsys, name):
     assert kinds == KNOWN.get(name, set()), "\n".join(d.render() for d in findings[:4])
 
 
+# Lowered for sm_90a and run on the model of it; the others take longer (`make simulate`).
+QUICK = {
+    "attention_forward",
+    "cumulative_scan",
+    "gemm_wgmma_async",
+    "histogram",
+    "norms",
+    "quantize_fp8_per_token",
+    "softmax",
+}
+NOT_ON_HOPPER = {"gemm_blockscaled"}
+SIMULATED = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.simulate)
+    for name in NAMES
+    if name not in NOT_ON_HOPPER | {"alloc_scopes"}
+]
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_it_gives_the_same_on_the_simulator(monkeypatch, capsys, name):
+    monkeypatch.setenv("TILELANG_DEFAULT_TARGET", "simulate:sm_90a")
+    load(name).main()
+    assert name == "quickstart" or capsys.readouterr().out.startswith(f"{name}: ")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_it_needs_nothing_but_numpy_and_ml_dtypes(name):
     tree = ast.parse((EXAMPLES / f"{name}.py").read_text())
