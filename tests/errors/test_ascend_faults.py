@@ -10,13 +10,14 @@ from ascend_faults import faults
 from ascend_kernels import add_ping_pong, cases
 from tilelang.passes.pipeline import lower
 from tilelang.simulator.ascend import AscendProgram
+from tilelang.simulator.ascend.trail import Trail
 from tilelang.simulator.machine import Schedule
 from tilelang.targets import target
 
 TARGET = target("simulate:ascend910b")
 NATIVE = replace(TARGET, mode="native")
 PLANTED = ("add", "add_ping_pong", "gemm_l0_nn", "split_k", "gemm_relu")
-SCHEDULES = Schedule.sweep(3)
+SCHEDULES = Schedule.sweep(2)
 
 
 def program_of(kernel):
@@ -41,18 +42,46 @@ def reported(case, program):
     return []
 
 
+def shown(case, program, fault):
+    """For each pair of instructions that the flag or barrier could have ordered, what does so in
+    the changed program. It is a fault of the report if there is nothing.
+    """
+    trail = Trail()
+    assert program.check(case.arguments(), Schedule(), trail) == []
+    imm = dict(fault.at.imm)
+    queues = sorted({n.queue for n in trail.nodes})
+    if fault.at.row.startswith("flag"):
+        pairs = [
+            (a, b)
+            for a in queues
+            for b in queues
+            if a.startswith(f"{imm['src']} of") and b == a.replace(imm["src"], imm["dst"], 1)
+        ]
+    else:
+        pairs = [(a, b) for a in queues for b in queues if a != b]
+    for a, b in pairs:
+        for first, last in trail.conflicts(a, b):
+            path = trail.path(first, last)
+            assert path is not None, (str(trail.nodes[first]), str(trail.nodes[last]))
+            yield "  " + "\n    ".join(path)
+    yield "  nothing else that these queues do touches the same bytes"
+
+
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_faults_are_reported(name):
-    """What is not reported is harmless: under every schedule all accesses are ordered by other
-    flags, and the numbers are right. At most one in ten is.
+    """What is not reported is harmless: the numbers are right, and what the two pipes do to the
+    same bytes is ordered by something else, which is shown (-s prints it). At most one in ten is.
     """
     case = next(c for c in cases() if c.name == name)
     program = lower(case.kernel.ir, NATIVE)
     planted = harmless = 0
     for fault in faults(program):
         planted += 1
-        found = reported(case, AscendProgram(fault.program, TARGET.chip))
-        harmless += not found
+        changed = AscendProgram(fault.program, TARGET.chip)
+        found = reported(case, changed)
+        if not found:
+            harmless += 1
+            print(f"{name}, {fault.name} at {fault.at.loc}", *shown(case, changed, fault), sep="\n")
         assert all(d.loc is None or d.loc.file.endswith("ascend_kernels.py") for d in found)
         assert not found or any(d.loc is not None for d in found), fault.name
     assert planted > 3

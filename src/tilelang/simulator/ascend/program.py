@@ -22,6 +22,7 @@ from tilelang.simulator.ascend.launch import Launch, run_in_order
 from tilelang.simulator.ascend.memories import UNWRITTEN, Window
 from tilelang.simulator.ascend.queued import run_queued
 from tilelang.simulator.ascend.text import KernelText, Module, module_of
+from tilelang.simulator.ascend.trail import Trail
 from tilelang.simulator.machine import Memory, Report, Schedule, Shadow
 from tilelang.targets.ascend.machine import MACHINES
 from tilelang.targets.ascend.rows import rows_of
@@ -52,13 +53,18 @@ class AscendProgram:
 
     def run(self, args: Mapping[str, Any]) -> None:
         """Run it in order on the storage of the arguments by name. What is found is raised."""
-        call = _Call(self, args, None)
+        call = _Call(self, args, None, None)
         call.go()
         call.report.raise_findings()
 
-    def check(self, args: Mapping[str, Any], schedule: Schedule) -> list[Diagnostic]:
-        """Run it on queues under a schedule, with every access looked at; what is found."""
-        call = _Call(self, args, schedule)
+    def check(
+        self, args: Mapping[str, Any], schedule: Schedule, trail: Trail | None = None
+    ) -> list[Diagnostic]:
+        """Run it on queues under a schedule, with every access looked at; what is found.
+
+        A `trail` notes the order of the run.
+        """
+        call = _Call(self, args, schedule, trail)
         try:
             call.go()
         except TileError as e:
@@ -70,9 +76,14 @@ class _Call:
     """One call: what the text of the host level calls."""
 
     def __init__(
-        self, of: AscendProgram, args: Mapping[str, Any], schedule: Schedule | None
+        self,
+        of: AscendProgram,
+        args: Mapping[str, Any],
+        schedule: Schedule | None,
+        trail: Trail | None,
     ) -> None:
         self.of = of
+        self.trail = trail
         self.schedule = schedule
         self.report = Report()
         self.tensors: list[Memory] = []
@@ -124,7 +135,7 @@ class _Call:
         if self.schedule is None:
             run_in_order(launch, self.of.counts)
         else:
-            run_queued(launch, self.schedule)
+            run_queued(launch, self.schedule, self.trail)
         for memory in self.tensors:
             if memory.shadow is not None:
                 memory.shadow.settle()

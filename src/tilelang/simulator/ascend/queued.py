@@ -22,6 +22,7 @@ from tilelang.simulator.ascend.instruction import Instruction, Layout, bytes_of
 from tilelang.simulator.ascend.launch import Launch
 from tilelang.simulator.ascend.memories import GroupMemories, Window
 from tilelang.simulator.ascend.report import flag_name, leftover
+from tilelang.simulator.ascend.trail import NOWHERE, Trail
 from tilelang.simulator.machine import Clocks, Edge, Schedule, Scheduler, Team, Wait, Who
 from tilelang.simulator.machine.clocks import Actors, Clock
 
@@ -35,14 +36,18 @@ class Given:
     team: Team
     clock: Clock
     told: dict[int, int]
+    node: int
 
 
 @dataclass
 class Task:
-    """Something in a queue: what it knows from its issue, what it waits for, what it does."""
+    """Something in a queue: what it knows from its issue, what it waits for, what it does, given
+    its node of the trail.
+    """
 
     clock: Clock
-    do: Callable[[], None]
+    do: Callable[[int], None]
+    node: int
     ready: Callable[[], bool] | None = None
     what: str = ""
     loc: Loc | None = None
@@ -57,6 +62,7 @@ class Queue:
         self.actor = actor
         self.tasks: deque[Task] = deque()
         self.running = False
+        self.last = NOWHERE
 
     def put(self, task: Task) -> None:
         """Issue something."""
@@ -73,7 +79,7 @@ class Queue:
             while task.ready is not None and not task.ready():
                 yield Wait(task.ready, task.what, task.loc)
             self.core.team.acquire(self.actor, task.clock)
-            task.do()
+            task.do(task.node)
             self.tasks.popleft()
             self.core.scheduler.happened()
             yield None
@@ -88,7 +94,9 @@ class Event:
     tilelang-ascend do (`common.h`, gemm_v0 called twice).
     """
 
-    raised: deque[tuple[Clock, Loc | None]] = field(default_factory=deque[tuple[Clock, Loc | None]])
+    raised: deque[tuple[Clock, Loc | None, int]] = field(
+        default_factory=deque[tuple[Clock, Loc | None, int]]
+    )
 
 
 @dataclass
@@ -99,6 +107,7 @@ class Mutex:
     tickets: int = 0
     served: int = 0
     held_at: Loc | None = None
+    node: int = NOWHERE
 
 
 class QueuedCore(CoreBase):
@@ -123,6 +132,21 @@ class QueuedCore(CoreBase):
         }
         self.events: dict[tuple[str, str, int], Event] = {}
         self.mutexes: dict[int, Mutex] = {}
+        self.here = NOWHERE
+
+    # The trail -----------------------------------------------------------------------------------
+
+    def step(self, what: str, loc: Loc | None, *before: tuple[int, str]) -> None:
+        """The scalar unit goes on after others."""
+        trail = self.machine.trail
+        if trail is not None:
+            issued = (self.here, "then the scalar unit goes on")
+            self.here = trail.add(f"S of {self.name}", what, loc, issued, *before)
+
+    def follow(self, node: int, before: int, why: str) -> None:
+        """A node comes after another one."""
+        if self.machine.trail is not None:
+            self.machine.trail.after(node, before, why)
 
     # Instructions --------------------------------------------------------------------------------
 
@@ -132,21 +156,29 @@ class QueuedCore(CoreBase):
         places = self.places(i, layout, operands)
         state = self.state(i)
 
-        def do() -> None:
-            self.carry_out(i, layout, places, state)
+        def do(node: int) -> None:
+            self.carry_out(i, layout, places, state, node)
 
-        self.put(i.pipe, do, loc=i.loc)
+        self.put(i, i.pipe, do)
 
-    def put(self, pipe: Pipe, do: Callable[[], None], **facts: Any) -> None:
+    def put(
+        self, i: Instruction | VectorFunction, pipe: Pipe, do: Callable[[int], None], **facts: Any
+    ) -> None:
         """Put something into a queue; it knows what the scalar unit knows."""
-        self.queues[pipe].put(Task(self.team.release(self.scalar), do, **facts))
+        name = str(i) if isinstance(i, Instruction) else f"a {i.kind.value} function"
+        queue, node, trail = self.queues[pipe], NOWHERE, self.machine.trail
+        if trail is not None:
+            order = (queue.last, "then, in the same queue")
+            issue = (self.here, "then the scalar unit issues")
+            node = trail.add(f"{pipe.value} of {self.name}", name, i.loc, order, issue)
+            queue.last = node
+        queue.put(Task(self.team.release(self.scalar), do, node, loc=i.loc, **facts))
 
     def carry_out(
-        self, i: Instruction, layout: Layout, places: Places, state: dict[str, Any]
+        self, i: Instruction, layout: Layout, places: Places, state: dict[str, Any], node: int
     ) -> None:
         """Do an instruction: note its reads, then its writes."""
         arrays = i.arrays(layout, places)
-        actor = self.queues[i.pipe].actor
         atomic = bool(state.get("atomic"))
         for effect in (Effect.READ, Effect.WRITE):
             for k, slot in enumerate(i.slots):
@@ -157,7 +189,7 @@ class QueuedCore(CoreBase):
                     continue
                 if atomic and effect is Effect.READ and slot.effect & Effect.WRITE:
                     continue
-                self.note(i, k, layout, places[k], (effect, atomic and k == 0), actor)
+                self.note(i, k, layout, places[k], (effect, atomic and k == 0, node))
         i.run(arrays, {**layout.params, **state})
 
     def note(
@@ -166,20 +198,22 @@ class QueuedCore(CoreBase):
         k: int,
         layout: Layout,
         place: tuple[Window, int],
-        access: tuple[Effect, bool],
-        actor: Actors,
+        access: tuple[Effect, bool, int],
     ) -> None:
         """Tell the shadow of an access."""
         window, index = place
         shadow = window.memory.shadow
         if shadow is None:
             return
-        effect, atomic = access
+        effect, atomic, node = access
+        actor = self.queues[i.pipe].actor
         size = i.slots[k].dtype.itemsize
         at = bytes_of(layout.views[k], window.start + index * size, size)
         verb = "writes" if effect is Effect.WRITE else "reads"
         site = self.machine.report.site(i.loc, f"{i.row.name} {verb} {window.name}")
         who = Who(self.team, int(actor[0]), site, atomic=atomic)
+        if self.machine.trail is not None:
+            self.machine.trail.touch(node, window.memory, at, writes=effect is Effect.WRITE)
         if effect is Effect.WRITE:
             shadow.write(at, who, who.actors)
         else:
@@ -189,10 +223,11 @@ class QueuedCore(CoreBase):
         """Put a vector function into the queue of V, as one operation."""
         actor = self.queues[Pipe.V].actor
 
-        def do() -> None:
+        def do(node: int) -> None:
+            del node  # what a function touches is not followed
             self.carried_out(function, given, lambda site: Who(self.team, int(actor[0]), site))
 
-        self.put(Pipe.V, do, loc=function.loc)
+        self.put(function, Pipe.V, do)
 
     # Elements ------------------------------------------------------------------------------------
 
@@ -214,6 +249,9 @@ class QueuedCore(CoreBase):
         what = f"the scalar unit {'writes' if writes else 'reads'} {window.name}"
         who = Who(self.team, int(self.scalar[0]), self.machine.report.site(loc, what))
         at = slice(start, start + window.dtype.itemsize)
+        self.step(what, loc)
+        if self.machine.trail is not None:
+            self.machine.trail.touch(self.here, window.memory, at, writes=writes)
         if writes:
             shadow.write(at, who, who.actors)
         else:
@@ -230,14 +268,14 @@ class QueuedCore(CoreBase):
         """Raise an event when the pipe comes to it."""
         event, src = self.event(i, number), Pipe(i.imm["src"])
 
-        def do() -> None:
-            event.raised.append((self.team.release(self.actor(src)), i.loc))
+        def do(node: int) -> None:
+            event.raised.append((self.team.release(self.actor(src)), i.loc, node))
 
         if src is Pipe.S:
-            do()
+            do(self.here)
             self.scheduler.happened()
         else:
-            self.put(src, do, loc=i.loc)
+            self.put(i, src, do)
 
     def wait_flag(self, i: Instruction, number: int) -> Steps:
         """Hold up a pipe until an event is raised."""
@@ -247,16 +285,18 @@ class QueuedCore(CoreBase):
         def ready() -> bool:
             return bool(event.raised)
 
-        def do() -> None:
-            clock, _ = event.raised.popleft()
+        def do(node: int) -> None:
+            clock, _, before = event.raised.popleft()
             self.team.acquire(self.actor(dst), clock)
+            self.follow(node, before, f"by {what}")
 
         if dst is not Pipe.S:
-            self.put(dst, do, ready=ready, what=what, loc=i.loc)
+            self.put(i, dst, do, ready=ready, what=what)
             return
         while not ready():
             yield Wait(ready, what, i.loc)
-        do()
+        self.step(str(i), i.loc)
+        do(self.here)
 
     def actor(self, pipe: Pipe) -> Actors:
         """The actor of a pipe."""
@@ -281,6 +321,7 @@ class QueuedCore(CoreBase):
             yield Wait(ready, what)
         for q in self.queues.values():
             self.team.acquire(self.scalar, self.team.release(q.actor))
+        self.step(what, None, *((q.last, "then all pipes are done") for q in self.queues.values()))
 
     # Mutexes -------------------------------------------------------------------------------------
 
@@ -295,40 +336,37 @@ class QueuedCore(CoreBase):
         mine = mutex.tickets
         mutex.tickets += 1
 
-        def do() -> None:
+        def do(node: int) -> None:
             mutex.edge.take(self.actor(pipe))
             mutex.held_at = i.loc
+            self.follow(node, mutex.node, f"by mutex {number}")
 
-        self.put(
-            pipe,
-            do,
-            ready=lambda: mutex.served == mine,
-            what=f"mutex {number}",
-            loc=i.loc,
-        )
+        self.put(i, pipe, do, ready=lambda: mutex.served == mine, what=f"mutex {number}")
         return iter(())
 
     def unlock(self, i: Instruction, number: int) -> None:
         """Give a mutex back when the pipe comes to it."""
         mutex, pipe = self.mutex(i, number), Pipe(i.imm["pipe"])
 
-        def do() -> None:
+        def do(node: int) -> None:
             mutex.edge.give(self.actor(pipe))
             mutex.served += 1
             mutex.held_at = None
+            mutex.node = node
 
-        self.put(pipe, do, loc=i.loc)
+        self.put(i, pipe, do)
 
     # Between cores -------------------------------------------------------------------------------
 
-    def given(self, pipe: Pipe) -> Given:
+    def given(self, pipe: Pipe, node: int) -> Given:
         """What a pipe hands over to other cores."""
         clock = self.team.release(self.actor(pipe))
-        return Given(self.team, clock, self.team.publish())
+        return Given(self.team, clock, self.team.publish(), node)
 
-    def received(self, actors: Actors, parts: list[Given]) -> None:
+    def received(self, actors: Actors, parts: list[Given], node: int, why: str) -> None:
         """What others have handed over."""
         for part in parts:
+            self.follow(node, part.node, f"by {why}")
             if part.team is self.team:
                 self.team.acquire(actors, part.clock)
             else:
@@ -338,14 +376,14 @@ class QueuedCore(CoreBase):
         """Raise a flag for other cores when the pipe comes to it."""
         pipe = Pipe(i.imm["pipe"])
 
-        def do() -> None:
-            self.machine.crossing.raise_(self, i, number, self.given(pipe))
+        def do(node: int) -> None:
+            self.machine.crossing.raise_(self, i, number, self.given(pipe, node))
 
         if pipe is Pipe.S:
-            do()
+            do(self.here)
             self.scheduler.happened()
         else:
-            self.put(pipe, do, loc=i.loc)
+            self.put(i, pipe, do)
 
     def cross_wait(self, i: Instruction, number: int) -> Steps:
         """Hold up the core, or one pipe, until a flag of other cores holds."""
@@ -353,26 +391,28 @@ class QueuedCore(CoreBase):
         ready, what = crossing.ready(self, i, number), crossing.what(i, number)
         whole = pipe in (Pipe.ALL, Pipe.S)
 
-        def do() -> None:
+        def do(node: int) -> None:
             actors = self.scalar if whole else self.actor(pipe)
-            self.received(actors, crossing.take(self, i, number))
+            self.received(actors, crossing.take(self, i, number), node, what)
 
         if not whole:
-            self.put(pipe, do, ready=ready, what=what, loc=i.loc)
+            self.put(i, pipe, do, ready=ready, what=what)
             return
         while not ready():
             yield Wait(ready, what, i.loc)
-        do()
+        self.step(str(i), i.loc)
+        do(self.here)
 
     def sync_all(self, i: Instruction, kind: str) -> Steps:
         """Go on when all cores are here and done."""
         yield from self.drained("its pipes to be done before T.sync_all()")
         crossing = self.machine.crossing
-        arrived = crossing.arrive(self, i, kind, self.given(Pipe.S))
+        arrived = crossing.arrive(self, i, kind, self.given(Pipe.S, self.here))
         self.scheduler.happened()
         while not arrived():
             yield Wait(arrived, "all cores to come to T.sync_all()", i.loc)
-        self.received(self.scalar, crossing.met(self, kind))
+        self.step(str(i), i.loc)
+        self.received(self.scalar, crossing.met(self, kind), self.here, "T.sync_all()")
 
     # The end -------------------------------------------------------------------------------------
 
@@ -390,9 +430,10 @@ class QueuedCore(CoreBase):
 
 
 class Machine:
-    """One launch in this mode."""
+    """One launch in this mode. With a `trail` the order is noted, to be asked for afterwards."""
 
-    def __init__(self, launch: Launch, schedule: Schedule) -> None:
+    def __init__(self, launch: Launch, schedule: Schedule, trail: Trail | None) -> None:
+        self.trail = trail
         self.report = launch.report
         self.scheduler = Scheduler(schedule)
         self.clocks = Clocks()
@@ -410,8 +451,8 @@ class Machine:
                 self.scheduler.spawn(core.name, core.whole(launch.steps(core, block)))
 
 
-def run_queued(launch: Launch, schedule: Schedule) -> None:
+def run_queued(launch: Launch, schedule: Schedule, trail: Trail | None = None) -> None:
     """Run all blocks."""
-    machine = Machine(launch, schedule)
+    machine = Machine(launch, schedule, trail)
     machine.scheduler.run()
     machine.crossing.finish(launch.report)
