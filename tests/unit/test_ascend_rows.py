@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilelang.ir.ascend import VECTOR_OPS
 from tilelang.scopes import Memory
 from tilelang.targets.ascend.machine import MACHINES, Format
 from tilelang.targets.ascend.rows import rows_of
@@ -106,6 +107,15 @@ def _l0_place(fmt, side, outer, inner, outers, inners, c0):
     if side == "b" and fmt is Format.NZ:
         return place(fmt, inner, outer, inners, outers, c0)
     return place(fmt, outer, inner, outers, inners, c0)
+
+
+@pytest.mark.parametrize("op", sorted(VECTOR_OPS))
+def test_every_vector_operation_has_a_row(op):
+    rows = ROWS["ascend910b"]
+    special = {"createvecindex": "progression", "arith_progression": "progression"}
+    special |= {"topk": "sort", "merge_sort": "merge_sort.2"}
+    name = special.get(op, op.removeprefix("row_expand_"))
+    assert f"v.{name}" in rows or f"v.{name}.s" in rows
 
 
 def test_integers_multiply_exactly():

@@ -329,7 +329,6 @@ _PLACES = [
     ),
     VectorFn("createvecindex", (1, 1), "CreateVecIndex", "first, first + 1, ..."),
     VectorFn("arith_progression", (2, 2), "ArithProgression", "first, first + step, ..."),
-    VectorFn("brcb", (1, 1), "Brcb", "each element repeated over a 32-byte block"),
 ]
 _ROWS = [
     *_fns(
@@ -347,11 +346,6 @@ _REDUCTIONS = [
         VectorFn(f"block_reduce_{op}", (1, 1), f"BlockReduce{op.title()}", f"{op} of 32 bytes")
         for op in ("max", "min", "sum")
     ),
-    *(
-        VectorFn(f"whole_reduce_{op}", (1, 1), f"WholeReduce{op.title()}", f"{op} of a repeat")
-        for op in ("max", "min", "sum")
-    ),
-    VectorFn("sum", (1, 1), "Sum", "the sum of each row"),
 ]
 _SORTS = [
     VectorFn("sort32", (2, 2), "Sort32", "pairs (value, index), each 32 sorted downwards"),
