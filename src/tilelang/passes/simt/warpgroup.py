@@ -242,11 +242,10 @@ def lower_completed(stmt: Completed, registers: Mapping[str, Buffer]) -> Block:
     """The wait for products. Their registers are given back, and tiles count as read until here."""
     imm = (("count", stmt.count),)
     out: list[Stmt] = [Issue("wgmma.wait_group", (), (), imm=imm, loc=stmt.loc)]
-    if stmt.count:  # a wait for all gives back all registers
-        for buffer in stmt.fragments:
-            mine = registers[buffer.name]
-            span = Span(mine, const(0), int_value(mine.shape[0]) or 0)
-            out.append(Issue("wgmma.ready", (span,), (), loc=stmt.loc))
+    for buffer in stmt.fragments:
+        mine = registers[buffer.name]
+        span = Span(mine, const(0), int_value(mine.shape[0]) or 0)
+        out.append(Issue("wgmma.ready", (span,), (), loc=stmt.loc))
     return (*out, *(Issue(READ, (), (r,), loc=stmt.loc) for r in stmt.tiles))
 
 

@@ -46,7 +46,8 @@ from tilelang.targets.cuda.places import Place, declaration, pointer, register_w
 from tilelang.targets.cuda.text import Code
 from tilelang.targets.cuda.types import access_bytes, constraint, memory_type, registers, value_type
 
-_WGMMA = ("wgmma.m64", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group")
+_WAITED = ("wgmma.wait_group", "wgmma.ready")
+_WGMMA = ("wgmma.m64", "wgmma.fence", "wgmma.commit_group", *_WAITED)
 """Instructions that stand one after the other are one asm statement."""
 
 
@@ -176,20 +177,25 @@ class Statements:
         self.code.loc = around
 
     def _together(self, body: Block) -> list[Instr]:
-        """The instructions of wgmma at the beginning of `body`, up to a wait."""
+        """The instructions of wgmma at the beginning of `body`, up to a wait and the registers that
+        it gives back.
+        """
         run: list[Instr] = []
         for stmt in body:
+            waited = bool(run) and run[-1].row in _WAITED
             if not isinstance(stmt, Instr) or not stmt.row.startswith(_WGMMA):
                 break
-            run.append(stmt)
-            if stmt.row == "wgmma.wait_group":
+            if waited and stmt.row != _WAITED[1]:
                 break
+            run.append(stmt)
         return run
 
     def _products(self, run: list[Instr]) -> None:
         around, self.code.loc = self.code.loc, run[0].loc or self.code.loc
         rows = [(stmt, self.facts.rows[stmt.row]) for stmt in run]
-        self.instructions.together(rows, [t for stmt in run for t in self._ties(stmt)])
+        named = run[-1].row == _WAITED[1]
+        ties = [] if named else [t for stmt in run for t in self._ties(stmt)]
+        self.instructions.together(rows, ties)
         self.code.loc = around
 
     def call(self, stmt: ExternCall) -> None:
@@ -404,7 +410,9 @@ class Statements:
             self.instructions.emit(stmt, self.facts.rows[stmt.row], self._ties(stmt))
 
     def _ties(self, stmt: Instr) -> list[tuple[str, str]]:
-        """The registers that a wait for all that is under way hands back."""
+        """The registers that a wait for all that is under way hands back where nothing says which
+        these are.
+        """
         pending = self.facts.pending.get(stmt.row, frozenset())
         if dict(stmt.imm).get("count", 0) != 0:
             return []

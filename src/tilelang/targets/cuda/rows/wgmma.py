@@ -62,8 +62,8 @@ ORDER = [
         outs=(slot("d", U, REGISTER),),
     ),
 ]
-"""`wgmma.ready` stands after a `wgmma.wait_group` of a count above 0, once for each array whose
-products are complete then: its reads do not move above it. A wait for all has that for all arrays.
+"""`wgmma.ready` stands after a `wgmma.wait_group`, once for each array whose products are complete
+then: its reads do not move above it. A wait for all without it has that for all arrays.
 """
 
 DESCRIPTOR = ptx(
