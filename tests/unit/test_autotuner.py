@@ -65,6 +65,26 @@ def test_what_is_given_is_not_tuned():
         kernel.get_tuner_result()
 
 
+def test_settings_of_the_compiler_belong_to_a_configuration():
+    configs = [{**c, "pass_configs": {"tl.disable_warp_specialized": True}} for c in CONFIGS]
+    tuner = AutoTuner.from_kernel(lambda block: double(100, block), [*configs, CONFIGS[0]])
+    tuner.set_compile_args(out_idx=-1, pass_configs={"tl.enable_fast_math": True})
+    result = tuner.run(**QUICK)
+    assert [bool(c.error) for c in result.candidates] == [False] * 4
+    assert result.kernel.options.enable_fast_math
+    tuned = "pass_configs" in result.config
+    assert result.kernel.options.disable_warp_specialized == tuned
+
+
+def test_one_given_parameter_leaves_the_others_at_their_defaults():
+    @tilelang.autotune(configs=[{"block": 16, "threads": 32}, {"block": 24, "threads": 64}])
+    @tilelang.jit(out_idx=-1)
+    def kernel(n, block=8, threads=96):
+        return double(n, block)
+
+    assert kernel(40, block=24).config is None
+
+
 @pytest.mark.parametrize("N", [1, 96])
 def test_an_eager_function_is_tuned_by_its_call(N):
     x = torch.randn(N)

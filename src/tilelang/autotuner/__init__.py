@@ -186,9 +186,25 @@ def _listed(configs: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> lis
     return listed
 
 
+PASS_CONFIGS = "pass_configs"
+"""A key of a configuration that is no argument: settings of the compiler for it alone."""
+
+
+def _arguments(config: Config) -> dict[str, Any]:
+    """The arguments that a configuration gives."""
+    return {k: v for k, v in config.items() if k != PASS_CONFIGS}
+
+
+def _settings(common: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """The settings of `tilelang.compile` for a configuration: its own before the common ones."""
+    known: dict[str, Any] = dict(common.get(PASS_CONFIGS) or {})
+    own: dict[str, Any] = dict(config.get(PASS_CONFIGS) or {})
+    return {**common, PASS_CONFIGS: {**known, **own}} if own else dict(common)
+
+
 class AutoTuneImpl:
-    """A function under `@tilelang.autotune`: its call tunes, unless the tunable parameters are
-    passed.
+    """A function under `@tilelang.autotune`: its call tunes, unless a tunable parameter is passed;
+    then the others have their defaults.
     """
 
     def __init__(self, kernel: JITImpl, configs: Any, plan: Plan) -> None:
@@ -206,9 +222,9 @@ class AutoTuneImpl:
     def _tunable_left(
         self, configs: Sequence[Config], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> bool:
-        tunable = {k for c in configs for k in c}
+        tunable = {k for c in configs for k in _arguments(c)}
         names = list(self._kernel.signature.parameters)[: len(args)]
-        return not tunable <= {*kwargs, *names}
+        return tunable.isdisjoint({*kwargs, *names})
 
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The fastest kernel for these arguments."""
@@ -222,11 +238,13 @@ class AutoTuneImpl:
     ) -> AutotuneResult:
         key = self._kernel.key_of(args, kwargs)
         if key not in self._best:
-            self._best[key] = search(
-                lambda config: self._kernel.compile(*args, **{**kwargs, **config}),
-                configs,
-                self._plan,
-            )
+            settings = self._kernel.settings
+
+            def make(config: Config) -> JITKernel:
+                made = self._kernel.get_tir(*args, **{**kwargs, **_arguments(config)})
+                return compile(made, **_settings(settings, config))
+
+            self._best[key] = search(make, configs, self._plan)
         return self._best[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -319,7 +337,8 @@ class AutoTuner:
         plan = _plan({"warmup": warmup, "rep": rep, "timeout": timeout, **settings}, self._plan)
 
         def make(config: Config) -> JITKernel:
-            made = self._kernel(**config)
-            return made if isinstance(made, JITKernel) else compile(made, **self._compile)
+            made = self._kernel(**_arguments(config))
+            settings = _settings(self._compile, config)
+            return made if isinstance(made, JITKernel) else compile(made, **settings)
 
         return search(make, _listed(self._configs, (), {}), plan)
