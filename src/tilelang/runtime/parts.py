@@ -85,6 +85,10 @@ def plans(program: Runner, signature: Signature) -> Plans | CudaPlans | None:
 
 def program_report(program: Runner) -> list[str]:
     """What there is to say of a compiled program, one line each."""
+    if type(program).__module__ == "tilelang.runtime.simulated":
+        from tilelang.runtime.simulated import Simulated  # see the module's docstring
+
+        return program.decided if isinstance(program, Simulated) else []
     if not _is_cuda(program):
         return []
     from tilelang.runtime.cuda import CudaProgram  # see the module's docstring

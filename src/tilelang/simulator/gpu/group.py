@@ -254,7 +254,6 @@ class Group:
         """Atomic accesses to one memory are ordered, one group after the other."""
         actors = self.actors_of(mask)
         machine = self.block.machine
-        machine.scheduler.happened()
         edge = machine.edges.setdefault((id(memory), self.team.number), Edge(self.team))
         edge.take(actors)
         edge.give(actors)

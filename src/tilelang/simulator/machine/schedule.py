@@ -80,6 +80,11 @@ class Agent:
         self.done = False
 
     @property
+    def spins(self) -> bool:
+        """Whether it looks at memory until somebody changes it."""
+        return self.wait is not None and self.wait.spins
+
+    @property
     def blocked(self) -> bool:
         """Whether it waits for what has not happened."""
         return self.wait is not None and not self.wait.ready()
@@ -97,6 +102,7 @@ class Scheduler:
         self.version = 0
         self._random = random.Random(self.schedule.seed)
         self._spun = 0
+        self._turn = 0
         mode = self.schedule.mode
         self._at_once = mode in (Mode.IN_ORDER, Mode.EARLY)
 
@@ -128,7 +134,7 @@ class Scheduler:
     # Choices -------------------------------------------------------------------------------------
 
     def _next(self) -> Agent | None:
-        ready = [a for a in self.agents if not a.blocked]
+        ready = [a for a in self.agents if not a.spins and not a.blocked]
         if not ready:
             return self._spinner()
         if self.schedule.mode is Mode.RANDOM:
@@ -142,13 +148,12 @@ class Scheduler:
         return rest[0] if self.schedule.mode is Mode.IN_ORDER else rest[-1]
 
     def _spinner(self) -> Agent | None:
-        """An agent that looks at memory again, by turns, though nothing has happened."""
-        spinning = [a for a in self.agents if a.wait is not None and a.wait.spins]
-        if not spinning:
+        """An agent that looks at memory again, by turns, when nothing else can go on."""
+        spinning = [a for a in self.agents if a.spins]
+        if not spinning or self._spun > SPINS:
             return None
-        if self._spun > SPINS:
-            return None
-        chosen = spinning[self._spun % len(spinning)]
+        self._turn += 1
+        chosen = spinning[self._turn % len(spinning)]
         chosen.wait = None
         return chosen
 

@@ -61,18 +61,21 @@ class _Reads:
     def __init__(self, cells: int, groups: int) -> None:
         self.stamps: Stamps = np.zeros((groups, cells), np.int64)
         self.sites: npt.NDArray[np.int32] = np.zeros((groups, cells), np.int32)
+        self.atomic: Mask = np.zeros((groups, cells), np.bool_)
         self.used: Mask = np.zeros(groups, np.bool_)
 
     def grown(self, groups: int) -> _Reads:
         made = _Reads(self.stamps.shape[1], groups)
         made.stamps[: len(self.stamps)] = self.stamps
         made.sites[: len(self.sites)] = self.sites
+        made.atomic[: len(self.atomic)] = self.atomic
         made.used[: len(self.used)] = self.used
         return made
 
     def divide(self, parts: int) -> None:
         self.stamps = np.repeat(self.stamps, parts, axis=1)
         self.sites = np.repeat(self.sites, parts, axis=1)
+        self.atomic = np.repeat(self.atomic, parts, axis=1)
 
 
 _LARGEST = 16
@@ -209,6 +212,7 @@ class Shadow:
         reads.used[groups] = True
         reads.stamps[groups, at] = who.stamps(actors)
         reads.sites[groups, at] = who.site
+        reads.atomic[groups, at] = who.atomic
 
     def _against_reads(self, at: Index, who: Who, actors: Actors | int) -> None:
         for reads in self._reads.values():
@@ -219,6 +223,8 @@ class Shadow:
                 if who.team.via is not None:
                     self._trace(who, actors, stamps, reads.sites[group, at])
                 bad = who.team.unordered(actors, stamps)
+                if who.atomic:
+                    bad &= ~reads.atomic[group, at]
                 if bad.any():
                     sites = reads.sites[group, at]
                     self._report("race", "overwrites", who, _Bad(at, bad, actors, stamps, sites))

@@ -64,6 +64,7 @@ def _in_memory(use: Use, place: Place, array: Window, given: Values | None) -> V
         array.memory.poke(offsets[k : k + 1], cell[None])
         new[k] = cell[0]
     array.memory.touch(offsets, new[None], who)
+    group.block.machine.scheduler.happened()
     return olds
 
 
