@@ -104,8 +104,8 @@ class Prepared:
         if self.attrs is not None:
             self.config.attrs = ctypes.addressof(self.attrs)
             self.config.count = len(self.attrs)
-        places = (ctypes.addressof(self.config), handle, ctypes.addressof(self.pointers))
-        self.arguments = tuple(map(ctypes.c_void_p, places))
+        # Numbers: ctypes takes longer to pass pointers that are objects already.
+        self.arguments = (ctypes.addressof(self.config), handle, ctypes.addressof(self.pointers))
 
     def launch(self, index: int) -> None:
         """Launch as `config` and `block` say, on the device `index`, which is the current one."""

@@ -33,32 +33,29 @@ Call = Callable[..., Any]
 class CudaPlans:
     """The plans of one kernel, by what its arguments look like.
 
-    A plan is the function of a call; it gives MISSED for arguments that are not those it is for.
+    A plan is the function of a call. `attempt` gives the result of one, or MISSED where the call
+    must be bound in full: it is the plan of the last call, which asks `other` for arguments that
+    are not those it is for.
     """
 
     def __init__(self, program: CudaProgram, signature: Signature) -> None:
         self.program = program
         self.signature = signature
+        self.attempt: Call = self.other
         self._plans: dict[Hashable, Call | None] = {}
-        self._last: Call | None = None
         self._params = tuple(signature.inputs.values())
         sizes = signature.symbols()
         self._by_value = [p.var is not None and p.var in sizes for p in self._params]
 
-    def attempt(self, args: Sequence[Any]) -> Any:
-        """The result of the call, or MISSED where it must be bound in full."""
+    def other(self, args: Sequence[Any], missed: Call | None = None) -> Any:
+        """The result of a call that is not for the plan `missed`."""
         if len(args) != len(self._params):
             return MISSED
-        last = self._last
-        if last is not None:
-            result = last(*args)
-            if result is not MISSED:
-                return result
         found = self._plans.get(self._key(args))
-        if found is None:
+        if found is None or found is missed:
             return MISSED
-        self._last = found
-        return found(*args)
+        self.attempt = found
+        return found(args)
 
     def _key(self, args: Sequence[Any]) -> Hashable | None:
         """What the arguments look like; None where a call must be bound in full."""
@@ -88,7 +85,7 @@ class CudaPlans:
         arrays = [v for v in bound.values.values() if isinstance(v, DeviceArray)]
         if bound.finish or not arrays or any(a.framework != "torch" for a in arrays):
             return None
-        writer = _Writer(self.program, arrays[0].device)
+        writer = _Writer(self.program, arrays[0].device, self.other)
         for p, x, by_value in zip(self._params, args, self._by_value, strict=True):
             if not writer.argument(p, x, bound.values[p.name], self.signature, by_value=by_value):
                 return None
@@ -103,7 +100,7 @@ class CudaPlans:
 class _Writer:
     """The texts of one plan. `names` is what they refer to."""
 
-    def __init__(self, program: CudaProgram, device: int) -> None:
+    def __init__(self, program: CudaProgram, device: int, other: Call) -> None:
         torch = sys.modules["torch"]
         self.program = program
         self.device = device
@@ -114,8 +111,9 @@ class _Writer:
             "stream_of": torch._C._cuda_getCurrentRawStream,
             "device_now": torch._C._cuda_getDevice,
             "call_here": program.call_here,
-            "MISSED": MISSED,
+            "other": other,
         }
+        self.several = torch.cuda.device_count() > 1
         self.args: list[str] = []
         self.guards: list[str] = []
         self.tensors: dict[str, Any] = {}
@@ -197,19 +195,23 @@ class _Writer:
 
     def plan(self) -> Call:
         """The function of the texts."""
-        device, args = self.device, ", ".join(self.args)
+        device, args = self.device, "".join(f"{name}, " for name in self.args)
         result = self.results[0] if len(self.results) == 1 else f"[{', '.join(self.results)}]"
         aligned = " | ".join(self.addresses) or "0"
         # The arguments of a launch lie in memory of the plan, so a plan is of one thread.
         self.names |= {"thread": threading.get_ident, "own": threading.get_ident()}
         guards = ["thread() == own", *self.tensor_guards(), *self.guards]
+        elsewhere = f" or device_now() != {device}" if self.several else ""
         lines = [
-            f"def plan({args}):",
+            "def plan(args):",
+            f"    if len(args) != {len(self.args)}:",
+            "        return other(args, plan)",
+            f"    {args}= args" if args else "",
             f"    if not ({' and '.join(guards)}):",
-            "        return MISSED",
+            "        return other(args, plan)",
             *(f"    {name} = {name[1:]}.data_ptr()" for name in self.addresses),
-            f"    if ({aligned}) & {ALIGN - 1} or device_now() != {device}:",
-            "        return MISSED",
+            f"    if ({aligned}) & {ALIGN - 1}{elsewhere}:",
+            "        return other(args, plan)",
             *(f"    {line}" for line in [*self.before, *(self._recorded() or self._full())]),
             f"    return {result}",
         ]
