@@ -65,7 +65,7 @@ bench: $(BASE)  ## time the emulator
 	$(PY) benchmarks/emulator.py
 
 ascend-verify: $(BASE) $(if $(filter $(VERIFY)/%,$(WHEEL)),$(VERIFY)/.installed) ## compare the C++ for Ascend with the `tilelang` wheel's (installed in build/; needs g++)
-	$(PY) tools/ascend_verify $(WHEEL) $(VERIFY)
+	PYTHONPATH=tools:tests $(PY) -m ascend_verify $(WHEEL) $(VERIFY)
 
 $(VERIFY)/.installed: tools/ascend_verify/requirements.txt
 	$(PYTHON) -m venv $(VERIFY)/venv

@@ -1,10 +1,11 @@
 """Compare the C++ for the Ascend 950 with what the `tilelang` wheel generates, call by call.
 
-`python tools/ascend_verify PYTHON FOLDER`: PYTHON is the interpreter of an environment with the
-wheel (`make ascend-verify` makes one), FOLDER takes what is made. For each kernel both sources are
-compiled with `host.h`, and run; this says whether numbers, calls and order agree. What leaves: one
-line for each kernel, and its differences; the exit code is 1 unless all numbers are equal and every
-difference is one of `EXPECTED`.
+`python -m ascend_verify PYTHON FOLDER`, with tools and tests on the path: PYTHON is the interpreter
+of an environment with the wheel (`make ascend-verify` makes one), FOLDER takes what is made. For
+each kernel both sources are compiled with `host.h`, and run; this says whether numbers, calls and
+order agree. What leaves: one line for each kernel, and its differences. Then the sources of the
+tests' own programs run with the same header, against NumPy: nobody else has generated those. The
+exit code is 1 unless all numbers are equal and every difference is one of `EXPECTED`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from ascend_verify.build import HERE, headers, run
 from ascend_verify.kernels import CASES, Case
 from ascend_verify.trace import differences
 
 import tilelang
+from mainline_kernels import Program, programs
+from tilelang.ir.expr import int_value
+from tilelang.ir.tile import Launch
 
 TOLERANCE = 2e-6
 """Relative to the largest number: sums over threads are added up in another order."""
@@ -85,8 +86,8 @@ def verify(case: Case, folder: Path, include: Path, *, reads_garbage: bool) -> b
     tensors = arguments(case)
     ours, simulator = simulated(case, tensors)
     theirs = (folder / "wheel" / f"{case.name}.cpp").read_text()
-    a, traced = run(case, ours, tensors, folder / "ours", include)
-    b, wanted = run(case, theirs, tensors, folder / "theirs", include)
+    a, traced = run(folder / "ours" / case.name, ours, case.blocks, tensors, include)
+    b, wanted = run(folder / "theirs" / case.name, theirs, case.blocks, tensors, include)
     far = max(map(apart, a, b))
     model = 0.0 if reads_garbage else max(map(apart, a, simulator))
     found = list(differences(traced, wanted))
@@ -99,6 +100,32 @@ def verify(case: Case, folder: Path, include: Path, *, reads_garbage: bool) -> b
         print(f"      the simulator's numbers are {model:.1e} away")
     for text in found:
         print(f"      {text}{'' if text in known else '  (not expected)'}")
+    return fine
+
+
+def against_numpy(program: Program, folder: Path, include: Path) -> bool:
+    """Whether the source of one of the tests' programs gives what NumPy gives."""
+    kernel = tilelang.compile(
+        program.kernel, target="simulate:ascend950", pass_configs=program.configs
+    )
+    args = program.arguments()
+    (launch,) = (n for n in program.kernel.ir.walk() if isinstance(n, Launch))
+    blocks = int_value(launch.grid[0])
+    assert blocks is not None
+    made, _ = run(
+        folder / "ours" / program.name,
+        kernel.get_kernel_source(),
+        blocks,
+        list(args.values()),
+        include,
+    )
+    found = dict(zip(args, made, strict=True))
+    limit = program.tolerance
+    fine = all(
+        np.allclose(found[n].astype(np.float64), wanted.astype(np.float64), limit, limit)
+        for n, wanted in program.answers(args).items()
+    )
+    print(f"{'ok' if fine else 'NO':3} {program.name:16} {'as' if fine else 'not as'} NumPy has it")
     return fine
 
 
@@ -115,7 +142,9 @@ def main() -> int:
         verify(case, given.folder, include, reads_garbage=case.name == "showcase") for case in CASES
     ]
     print(f"{sum(fine)} of {len(fine)} kernels as expected")
-    return 0 if all(fine) else 1
+    right = [against_numpy(program, given.folder, include) for program in programs()]
+    print(f"{sum(right)} of {len(right)} sources of own programs give the numbers of NumPy")
+    return 0 if all((*fine, *right)) else 1
 
 
 if __name__ == "__main__":

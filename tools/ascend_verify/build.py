@@ -1,4 +1,4 @@
-"""Compile a generated source with `host.h` and run it: `run(case, source, ...)`.
+"""Compile a generated source with `host.h` and run it: `run(program, source, ...)`.
 
 What enters: the C++ text for the chip, from either side. What leaves: what it wrote, and the trace
 of each core. The text is used as it is but for two things that only the vendor's compiler knows:
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from ascend_verify.kernels import Case
 
 HERE = Path(__file__).parent
 _VENDOR = (
@@ -32,7 +31,7 @@ _COMPILER = ("g++", "-std=c++20", "-O1", "-w", "-pthread")
 
 def _placed(text: str) -> str:
     """The text with its addresses as places in the host's arrays."""
-    return _PLACE.sub(lambda m: f"at<{m[2]}>({_SPACES[m[1]]}, {m[3]})", text)
+    return _PLACE.sub(lambda m: f"host_place<{m[2]}>({_SPACES[m[1]]}, {m[3]})", text)
 
 
 def headers(folder: Path, templates: Path) -> Path:
@@ -47,11 +46,11 @@ def headers(folder: Path, templates: Path) -> Path:
     return folder
 
 
-def _main(case: Case, source: str) -> str:
+def _main(source: str, blocks: int) -> str:
     """The program around the kernel: it reads the tensors, launches, and writes them back."""
     kind = re.search(r"__global__ (__\w+__(?:\(1, 2\))?) void kernel_kernel\(([^)]*)\)", source)
     if kind is None:
-        raise SystemExit(f"{case.name}: the source has no kernel of the expected form")
+        raise SystemExit("the source has no kernel of the expected form:\n" + source)
     types = [p.replace("__gm__", "").rsplit("*", 1)[0].strip() for p in kind[2].split(",")]
     passed = ", ".join(f"({t}*)tensors[{k}].data" for k, t in enumerate(types))
     loads = "\n".join(f'  load("{chr(65 + k)}", argv[{k + 1}]);' for k in range(len(types)))
@@ -59,23 +58,23 @@ def _main(case: Case, source: str) -> str:
 {_placed(source)}
 int main(int, char **argv) {{
 {loads}
-  launch({case.blocks}, {_KINDS[kind[1]]}, [] {{ kernel_kernel({passed}); }});
+  launch({blocks}, {_KINDS[kind[1]]}, [] {{ kernel_kernel({passed}); }});
   save(argv + 1);
 }}
 """
 
 
 def run(
-    case: Case, source: str, tensors: Sequence[np.ndarray], folder: Path, include: Path
+    program: Path, source: str, blocks: int, tensors: Sequence[np.ndarray], include: Path
 ) -> tuple[list[np.ndarray], list[str]]:
-    """What a source makes of tensors, and the lines of its trace."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path, program = folder / f"{case.name}.cpp", folder / case.name
-    path.write_text(_main(case, source))
+    """What a source makes of tensors, and the lines of its trace; `program` is the file to make."""
+    program.parent.mkdir(parents=True, exist_ok=True)
+    path = program.with_suffix(".cpp")
+    path.write_text(_main(source, blocks))
     subprocess.run(
         [*_COMPILER, f"-I{include}", f"-I{HERE}", str(path), "-o", str(program)], check=True
     )
-    files = [folder / f"{case.name}.{k}.bin" for k in range(len(tensors))]
+    files = [program.with_suffix(f".{k}") for k in range(len(tensors))]
     for file, tensor in zip(files, tensors, strict=True):
         file.write_bytes(tensor.tobytes())
     done = subprocess.run(

@@ -162,6 +162,7 @@ struct Core {
   Group *group;
   int block, kind, sub;  // kind 0: the cube core
   std::string atomic;
+  bool halves = false;
   uint64_t pad = 0;
   int nz_rows = 0;
   std::map<std::string, int> flags;
@@ -187,7 +188,7 @@ inline void asc_init() {}
 inline uint8_t *memory(Space s, int sub) {
   return s == UB ? me->group->vector[sub].data() : me->group->cube[s].data();
 }
-template <typename T> T *at(Space s, size_t offset) { return (T *)(memory(s, me->sub) + offset); }
+template <typename T> T *host_place(Space s, size_t offset) { return (T *)(memory(s, me->sub) + offset); }
 
 // Where a pointer points: "UB+1024", "A+64"; sizes and ends are checked by whoever asks.
 inline std::string place(const void *pointer) {
@@ -287,7 +288,7 @@ inline void asc_sync_block_wait(pipe_t p, int id) {
 
 // Modes --------------------------------------------------------------------------------------------
 
-#define ATOMIC(op, type) inline void asc_set_atomic_##op##_##type() { me->atomic = #op; note("set_atomic_" #op "_" #type); }
+#define ATOMIC(op, type) inline void asc_set_atomic_##op##_##type() { me->atomic = #op; me->halves = std::string(#type) == "float16"; note("set_atomic_" #op "_" #type); }
 ATOMIC(add, float) ATOMIC(add, float16) ATOMIC(max, float) ATOMIC(max, float16) ATOMIC(min, float)
 #undef ATOMIC
 inline void asc_set_atomic_none() { me->atomic.clear(); note("set_atomic_none"); }
@@ -295,6 +296,13 @@ inline void asc_set_copy_pad_val(uint64_t bits) { me->pad = bits; note("set_pad"
 
 // Copies -------------------------------------------------------------------------------------------
 
+inline std::mutex atomics;
+// Store an element, or what the atomic mode makes of it and the one that is there.
+template <typename T> void put(T *d, T x) {
+  if (me->atomic.empty()) *d = x;
+  else if (me->atomic == "add") *d = T(*d + x);
+  else *d = me->atomic == "max" ? max(*d, x) : min(*d, x);
+}
 template <typename T>
 void asc_copy_gm2ub_align(T *dst, T *src, int rows, int bytes, int left, int right, int padded,
                           asc_load_l2_cache_mode cache, long long src_pitch, long long dst_pitch) {
@@ -306,7 +314,6 @@ void asc_copy_gm2ub_align(T *dst, T *src, int rows, int bytes, int left, int rig
     if (padded) for (int k = 0; k < right; ++k) std::memcpy(d + bytes + k * sizeof(T), &me->pad, sizeof(T));
   }
 }
-inline std::mutex atomics;
 inline void asc_copy_ub2gm_align(uint8_t *dst, uint8_t *src, int rows, int bytes,
                                  asc_store_l2_cache_mode cache, long long dst_pitch, long long src_pitch) {
   note("ub2gm", dst, src, rows, bytes, cache, dst_pitch, src_pitch);
@@ -315,10 +322,9 @@ inline void asc_copy_ub2gm_align(uint8_t *dst, uint8_t *src, int rows, int bytes
     uint8_t *d = dst + r * dst_pitch, *s = src + r * src_pitch;
     inside(d, bytes); inside(s, bytes);
     if (me->atomic.empty()) { std::memcpy(d, s, bytes); continue; }
-    for (int k = 0; k < bytes / 4; ++k) {  // of float
-      float a = ((float *)d)[k], b = ((float *)s)[k];
-      ((float *)d)[k] = me->atomic == "add" ? a + b : me->atomic == "max" ? max(a, b) : min(a, b);
-    }
+    // The call does not say the dtype; the mode does.
+    if (me->halves) for (int k = 0; k < bytes / 2; ++k) put((half *)d + k, ((half *)s)[k]);
+    else for (int k = 0; k < bytes / 4; ++k) put((float *)d + k, ((float *)s)[k]);
   }
 }
 inline void asc_set_gm2l1_nz_para(int, int, uint16_t nz_rows, int) { me->nz_rows = nz_rows; note("set_nz_rows", nz_rows); }
@@ -400,13 +406,14 @@ void drain(D *dst, S *src, int columns, int rows, long long pitch, int src_rows,
       S x = src[(j / 16) * src_rows * 16 + i * 16 + j % 16];
       D *d = dst + i * pitch + j;
       inside(d, sizeof(D));
-      *d = (D)(relu ? max(x, S(0)) : x);
+      put(d, (D)(relu ? max(x, S(0)) : x));
     }
 }
 template <typename D, typename S>
 void asc_copy_l0c2gm(D *dst, S *src, int columns, int rows, long long pitch, int src_rows, asc_store_l2_cache_mode cache,
                      asc_unit_flag_mode unit, asc_quant_mode quant, asc_relu_pre_mode relu, int, int, int, int) {
   note("l0c2gm", dst, src, columns, rows, pitch, src_rows, cache, unit, quant, relu);
+  std::lock_guard<std::mutex> held(atomics);
   drain(dst, src, columns, rows, pitch, src_rows, (int)relu);
 }
 // Into the UB of a vector core; with two destinations, half of the rows (1) or columns (2) to each.

@@ -158,22 +158,34 @@ def _gm_ub(x: Statements, stmt: Instr) -> None:
 
 
 def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
+    """A tile of which global memory may lack rows or columns: what it lacks is in front of the copy
+    filled with the pad, or by the copy itself where that is certainly less than 32 bytes of a row.
+    """
     dst, (src,), texts, values = _split(x, stmt)
-    rows, columns, _, _, tile_rows, tile_columns = (int_value(e) for e in values[1:])
+    rows, columns, _, pitch, tile_rows, tile_columns = (int_value(e) for e in values[1:])
     size = dst.array.type.bytes
-    if None in (rows, columns, tile_rows, tile_columns) or rows != tile_rows:
-        raise unprintable(stmt, "tiles that are padded by a number known when the kernel runs")
-    missing = (tile_columns or 0) - (columns or 0)
-    if missing * size >= 32:
-        raise unprintable(stmt, "tiles that are padded by more than 32 bytes")
     bits, number = f"uint{8 * size}_t", type_of(dst.array.type, stmt)
+    missing = (tile_columns or 0) - (columns or 0)
+    by_copy = columns is not None and rows == tile_rows and missing * size < 32
+    if not by_copy and (size > 4 or pitch is None or pitch * size % 32):
+        raise unprintable(stmt, "tiles of 64 bits or of ragged rows that may be cut")
     with x.text.inside(""):
         x.text.line(f"{number} pad_value = {texts[0]};")
-        x.text.line(f"asc_set_copy_pad_val(*reinterpret_cast<{bits}*>(&pad_value));")
+        pad = f"*reinterpret_cast<{bits}*>(&pad_value)"
+        if by_copy:
+            x.text.line(f"asc_set_copy_pad_val({pad});")
+        else:
+            with x.text.inside(f"if ({texts[1]} < {texts[5]} || {texts[2]} < {texts[6]})"):
+                fill = x.text.helper(f"fill_b{8 * size}")
+                x.text.line("asc_sync();")
+                x.text.line(
+                    f"{fill}({_at(x, dst, bits)}, {pad}, {texts[5]}, {texts[6]}, {texts[4]});"
+                )
+                x.text.line("asc_sync();")
         x.text.line(
             f"asc_copy_gm2ub_align({_at(x, dst, bits)}, {_at(x, src, bits)}, {texts[1]},"
-            f" {_bytes(texts[2], dst)}, 0, {missing}, 1, {_mode(_LOAD)},"
-            f" {_bytes(texts[3], src)}, {_bytes(texts[4], dst)});"
+            f" {_bytes(texts[2], dst)}, 0, {missing if by_copy else 0}, {int(by_copy)},"
+            f" {_mode(_LOAD)}, {_bytes(texts[3], src)}, {_bytes(texts[4], dst)});"
         )
 
 

@@ -73,9 +73,26 @@ template <typename To, typename From> __simt_callee__ inline To bits(From x) {
 }
 """,
     **{
+        f"fill_b{width}": f"""\
+__simd_vf__ inline void fill_b{width}(
+    __ubuf__ uint{width}_t* tile, uint{width}_t value, int32_t rows, int32_t columns,
+    int32_t pitch) {{
+  vector_u{width} all;
+  asc_duplicate_scalar(all, value, asc_create_mask_b{width}(PAT_ALL));
+  for (int32_t row = 0; row < rows; ++row) {{
+    for (int32_t at = 0; at < columns; at += {2048 // width}) {{
+      asc_storealign(tile + row * pitch + at, all, 0, asc_update_mask_b{width}(columns - at));
+    }}
+  }}
+}}
+"""
+        for width in (8, 16, 32)
+    },
+    **{
         f"to_{short}": f"""\
 __simt_callee__ inline float8_{name}_t to_{short}(float x) {{
-  uint16_t pair = __asc_cvt_float2_to_fp8x2(make_float2(x, 0.0f), __ASC_SATFINITE, __ASC_{name.upper()});
+  float2 both = make_float2(x, 0.0f);
+  uint16_t pair = __asc_cvt_float2_to_fp8x2(both, __ASC_SATFINITE, __ASC_{name.upper()});
   return *reinterpret_cast<float8_{name}_t*>(&pair);
 }}
 """
