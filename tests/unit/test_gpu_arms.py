@@ -117,6 +117,35 @@ def test_what_parts_use_at_the_same_time_has_places_of_its_own():
     assert first[1] <= second[0]
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_threads_that_feed_a_part_through_mbarriers_are_a_part_too(rounds):
+    """They have no operation of a block: what they store is read while they go on."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((rounds, 32), "int32"), B: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=96):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((32,), "int32")
+            total = T.alloc_fragment((32,), "int32")
+            full, empty = T.alloc_barrier(32), T.alloc_barrier(64)
+            if tx < 64:
+                T.clear(total)
+                for k in T.serial(rounds):
+                    T.barrier_wait(full, k & 1)
+                    for i in T.Parallel(32):
+                        total[i] += s[31 - i]
+                    T.barrier_arrive(empty)
+                T.copy(total, B)
+            elif tx >= 64:
+                for k in T.serial(rounds):
+                    T.barrier_wait(empty, (k & 1) ^ 1)
+                    s[tx - 64] = A[k, tx - 64]
+                    T.barrier_arrive(full)
+
+    a = RANDOM.integers(-9, 10, (rounds, 32)).astype(np.int32)
+    check_gpu(kernel, A=a, B=np.zeros(32, np.int32))
+
+
 def test_an_operation_by_a_part_of_a_warp_is_refused():
     @T.prim_func
     def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):

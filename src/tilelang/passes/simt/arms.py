@@ -93,6 +93,15 @@ _FENCES: dict[str, tuple[str, Capability | None]] = {
 """Fences of the author's that are kept, and what they need; products have their own."""
 
 
+def hands_over(body: Block) -> bool:
+    """Whether statements wait for other threads at mbarriers, or let them go on. Beside a part of
+    the block they are one too, which runs at the same time: no barrier of the block may stand
+    between them.
+    """
+    steps = (MbarWait, MbarArrive, CpAsyncArrive)
+    return any(isinstance(s, steps) for s in statements(body))
+
+
 def find_arms(fn: Function, target: Target) -> Function:
     """Parts of the block are `Arm`s; mbarriers are arrays with their instructions."""
     names, roots = Names(fn), view_roots(fn)
@@ -257,7 +266,7 @@ class _Arms:
             if not body:
                 continue
             inside = (*conditions, cond)
-            if not any(self.meets(s) for s in body):
+            if not any(self.meets(s) for s in body) and not hands_over(body):
                 out.append(If(cond, self.block(body, inside), loc=stmt.loc))
                 continue
             nested = len(body) == 1 and isinstance(body[0], If) and self.varying.node(body[0].cond)
@@ -265,6 +274,9 @@ class _Arms:
                 out += self.branch(cast("If", body[0]), inside)
                 continue
             alone = not any(self.meets(s, but_issued=True) for s in body)
+            if not any(self.meets(s) for s in body) and not self.is_range(inside):
+                out.append(If(cond, self.block(body, inside), loc=stmt.loc))
+                continue
             first, count = self.range(inside, stmt, alone=alone)
             out.append(self.arm(body, first, count, stmt))
         return tuple(out)
@@ -277,6 +289,16 @@ class _Arms:
         if not same or not own or stmt.orelse:
             return stmt
         return stmt.with_(cond=both(own), then=(If(both(same), stmt.then, loc=stmt.loc),))
+
+    def is_range(self, conditions: Sequence[Expr]) -> bool:
+        """Whether conditions hold for one range of whole warps."""
+        try:
+            holds = np.broadcast_to(number(both(conditions), self.values), (self.t.count,))
+        except Unknown:
+            return False
+        found = np.flatnonzero(holds)
+        whole = found.size and not (found[0] % WARP or found.size % WARP)
+        return bool(whole) and int(found[-1] - found[0]) + 1 == found.size
 
     def range(self, conditions: Sequence[Expr], stmt: Stmt, *, alone: bool) -> tuple[int, int]:
         """The threads for which conditions hold, if these are one range of whole warps, or one
