@@ -10,10 +10,10 @@ import re
 
 import numpy as np
 
-from tilelang.simulator.gpu import fragments
+from tilelang.simulator.gpu import fragments, numbers
 from tilelang.simulator.gpu.arrays import Mask, Place, Values, Window
 from tilelang.simulator.gpu.block import WARP
-from tilelang.simulator.gpu.numbers import dtype_of, narrowed, widened
+from tilelang.simulator.gpu.numbers import dtype_of, widened
 from tilelang.simulator.gpu.rows.registry import Use, row
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
@@ -31,12 +31,12 @@ def mma(use: Use) -> None:
     bits = dtype_of(ta).bits
     d, a, b = use.read_out(0), use.read(0), use.read(1)
     left = _matrix(a, fragments.operand_a(m, k, bits), (m, k), ta)
-    right = _matrix(b, fragments.operand_b(k, n, bits), (k, n), tb)
+    right = _matrix(b, fragments.operand_b(k, n, bits), (k, n), tb).swapaxes(1, 2)
     place = fragments.result(m, n)
-    total = _matrix(d, place, (m, n), td) + left @ right
+    before = _matrix(d, place, (m, n), td)
+    total = numbers.multiply_add(before, left, right, (td, ta, tb))
     # (warps, elements, lanes) -> (elements, lanes of the group)
-    regs = total[:, place[0], place[1]].transpose(1, 0, 2).reshape(len(d), -1)
-    use.write(0, narrowed(regs, td))
+    use.write(0, total[:, place[0], place[1]].transpose(1, 0, 2).reshape(len(d), -1))
 
 
 def _matrix(regs: Values, place: fragments.Pair, shape: tuple[int, int], name: str) -> Values:

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.simulator.gpu import fragments
+from tilelang.simulator.gpu import fragments, numbers
 from tilelang.simulator.gpu.arrays import Place, Registers, Values
 from tilelang.simulator.gpu.arrays import Use as InUse
 from tilelang.simulator.gpu.block import ASYNC, WARP
 from tilelang.simulator.gpu.decode import places, wgmma_matrix
 from tilelang.simulator.gpu.group import Group
-from tilelang.simulator.gpu.numbers import dtype_of, narrowed, widened
+from tilelang.simulator.gpu.numbers import dtype_of, widened
 from tilelang.simulator.gpu.rows.registry import Use, row
 from tilelang.simulator.machine import Agent, Groups, Queue, Wait, Who
 from tilelang.simulator.machine.schedule import Steps
@@ -195,11 +195,11 @@ class _Work:
         assert isinstance(registers, Registers)
         first = int(d.index)
         regs = registers.data[first : first + d.count, self.lanes]
-        place = fragments.wgmma_result(s.n)
-        total = (left @ right.T)[place]
+        place, before = fragments.wgmma_result(s.n), None
         if keep:
-            total = total + widened(regs, s.d)
-        regs[...] = narrowed(total, s.d)
+            before = np.zeros((64, s.n), left.dtype)
+            before[place] = widened(regs, s.d)
+        regs[...] = numbers.multiply_add(before, left, right, (s.d, s.a, s.b))[place]
         for actor in self.actors:
             team.end(actor)
 
