@@ -376,6 +376,28 @@ def test_a_shared_array_that_is_indexed_by_constants_is_shared():
     check_gpu(kernel, A=np.arange(96, dtype=np.int32)[::-1].copy() - 4, B=np.zeros(96, np.int32))
 
 
+@pytest.mark.parametrize("n", [0, 32, 40])
+@pytest.mark.parametrize("threads", [64, 96])
+def test_threads_that_have_ended_are_not_waited_for(n, threads):
+    @T.prim_func
+    def kernel(A: T.Tensor((threads,), "int32"), B: T.Tensor((threads,), "int32"), N: T.int32):
+        with T.Kernel(1, threads=threads):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((threads,), "int32")
+            r = T.alloc_shared((threads,), "int32")
+            s[tx] = A[tx]
+            T.sync_threads()
+            if tx < N:
+                T.thread_return()
+            r[tx] = s[threads - 1 - tx]
+            T.sync_threads()
+            B[tx] = r[tx]
+
+    program = check_gpu(kernel, A=integers(threads), B=np.zeros(threads, np.int32), N=n)
+    assert "barrier.sync.all" in rows_of(program)
+    assert "barrier.sync" not in rows_of(program)
+
+
 def test_atomics_of_nests_and_of_threads():
     @T.prim_func
     def kernel(

@@ -29,7 +29,7 @@ from tilelang.ir.thread import (
     Space,
     Write,
 )
-from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, While
+from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, ThreadReturn, While
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_kernels, map_statements
 from tilelang.passes.issue import ARM, DONE, LANES_READ, LANES_WRITTEN, READ, WRITTEN
@@ -104,6 +104,8 @@ class _Kernel:
         """The kernel with its barriers."""
         body = self.block(self.kernel.body, [])[0]
         capped = any(isinstance(s, Instr) and s.row == "setmaxnreg" for s in _all(body))
+        if any(isinstance(s, ThreadReturn) for s in _all(body)):
+            body = map_statements(body, self.without_the_ended)
         # Registers can be moved only where their number at entry is known.
         return self.kernel.with_(body=body, min_blocks=1 if capped else self.kernel.min_blocks)
 
@@ -202,6 +204,15 @@ class _Kernel:
         """All threads of the block meet."""
         imm = (("id", self.number), ("threads", self.count))
         return Instr("barrier.sync", (), (), imm=imm, loc=stmt.loc)
+
+    def without_the_ended(self, stmt: Stmt) -> Block | None:
+        """A barrier of the block where threads may have ended, which a count would wait for."""
+        if not (isinstance(stmt, Instr) and stmt.row == "barrier.sync"):
+            return None
+        imm = dict(stmt.imm)
+        if imm["threads"] != math.prod(self.kernel.block):
+            return None
+        return (stmt.with_(row="barrier.sync.all", imm=(("id", imm["id"]),)),)
 
     def is_barrier(self, stmt: Instr) -> bool:
         """Whether all threads meet here."""

@@ -46,21 +46,24 @@ class Phases:
 @dataclass
 class NamedBarrier:
     """One of the 16 barriers of a block. `warps` have arrived in this phase, `wanted` threads are
-    counted; a warp counts as 32.
+    counted; a warp counts as 32. A barrier of `everyone` counts no threads: it does not wait for
+    warps that have ended, of which `gone` are known.
     """
 
     number: int
     phases: Phases
     warps: set[int] = field(default_factory=set[int])
     wanted: int = 0
+    everyone: bool = False
+    gone: set[int] = field(default_factory=set[int])
     votes: list[bool] = field(default_factory=list[bool])
     result: list[bool] = field(default_factory=list[bool])
 
     def finish(self) -> None:
         """All have arrived."""
         self.result, self.votes = self.votes, []
-        self.warps = set()
-        self.wanted = 0
+        self.warps, self.gone = set(), set()
+        self.wanted, self.everyone = 0, False
         self.phases.finish()
 
     @property

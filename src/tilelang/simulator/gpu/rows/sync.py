@@ -27,7 +27,8 @@ WORD = np.dtype(np.uint64)
 def _numbers(use: Use) -> tuple[int, int]:
     """The number of a barrier and the threads that it counts, in whole warps."""
     if "id" in use.imm:
-        number, threads = use.imm["id"], use.imm["threads"]
+        number = use.imm["id"]
+        threads = use.imm.get("threads", use.group.block.warps * WARP)
     else:
         number, threads = (_one(use, k) for k in (0, 1))
     if not 0 <= number < 16:
@@ -55,6 +56,9 @@ def _arrive(use: Use, vote: Values | None = None) -> NamedBarrier:
             help="give each number of threads a barrier of its own",
         )
     barrier.wanted = wanted
+    barrier.everyone = use.facts.row == "barrier.sync.all"
+    ended = group.returned.reshape(-1, WARP).all(axis=1)
+    barrier.gone |= {group.warps[k] for k in np.flatnonzero(ended)}
     here = {group.warps[k] for k in use.whole_warps()}
     if here & barrier.warps:
         raise use.fault("divergence", f"a warp arrives at barrier {number} twice in one phase")
@@ -70,14 +74,14 @@ def _arrive(use: Use, vote: Values | None = None) -> NamedBarrier:
 
 
 def is_complete(block: Block, barrier: NamedBarrier) -> bool:
-    """Whether all have arrived; of a barrier of the whole block, those that have ended have."""
+    """Whether all have arrived; at a barrier that counts no threads, those that have ended have."""
     if len(barrier.warps) * WARP == barrier.wanted:
         return True
-    whole = barrier.wanted == block.warps * WARP
-    return whole and len(barrier.warps | block.ended) == block.warps
+    left = barrier.warps | barrier.gone | block.ended
+    return barrier.everyone and len(left) == block.warps
 
 
-@row("barrier.sync", "barrier.sync.value")
+@row("barrier.sync", "barrier.sync.value", "barrier.sync.all")
 def barrier_sync(use: Use) -> Steps:
     """Arrives, and waits for the others."""
     yield from _sync(use, None)

@@ -160,6 +160,15 @@ BARRIERS = [
         orders="generic",
     ),
     ptx(
+        "barrier.sync.all",
+        "bar, barrier",
+        "barrier.sync {id};",
+        threads=0,
+        imm=(Immediate("id"),),
+        waits=True,
+        orders="generic",
+    ),
+    ptx(
         "barrier.arrive",
         "bar, barrier",
         "barrier.arrive.aligned {id}, {threads.warps};",
@@ -242,6 +251,9 @@ BARRIERS = [
     ),
 ]
 """`grid.sync` leaves its counter, zero at first, such that it can be used again."""
+
+# A barrier that counts threads waits for ever for those that have ended; one of all threads of the
+# block, which counts none, does not (CUDA C++ Programming Guide, "Synchronization Functions").
 
 FENCES = [
     ptx(
