@@ -17,6 +17,7 @@ import tilelang
 import tilelang.ascend.language as TA
 import tilelang.language as T
 from tilelang.cli import main
+from tilelang.cli.port import ported
 from tilelang.errors import Severity, TileError, errors_of
 from tilelang.scopes import Memory
 
@@ -28,14 +29,19 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def seed() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("seed_alloc_scopes", PROGRAM)
+def module_from(path: Path) -> ModuleType:
+    """A file as a module, named after it."""
+    spec = importlib.util.spec_from_file_location(f"seed_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def seed() -> ModuleType:
+    return module_from(PROGRAM)
 
 
 @pytest.fixture
@@ -269,6 +275,10 @@ def test_an_elementwise_store_into_tensor_memory_is_refused():
 
 M, N, K, BM = 8192, 224, 128, 256
 CORES = 32
+AUTOMATIC = {
+    f"tl.ascend_{name}": True
+    for name in ("auto_sync", "memory_planning", "auto_cv_combine", "auto_cross_core_sync")
+}
 
 
 def ascend_arguments(random):
@@ -277,8 +287,9 @@ def ascend_arguments(random):
     return a, b, np.full((M, N), np.nan, np.float32)
 
 
-def test_exactly_the_stored_rows_become_zero(seed, random):
-    kernel = tilelang.compile(seed.ascend_scope_showcase(M, N, K), target="emulate:ascend950")
+@pytest.mark.parametrize("machine", ["emulate", "simulate"])
+def test_exactly_the_stored_rows_become_zero(seed, random, machine):
+    kernel = tilelang.compile(seed.ascend_scope_showcase(M, N, K), target=f"{machine}:ascend950")
     a, b, c = ascend_arguments(random)
     kernel(a, b, c)
     stored = np.zeros(M, np.bool_)
@@ -317,6 +328,31 @@ def test_the_910b_refuses_the_dialect_and_says_that_l0c_would_not_fit(seed):
     assert "ascend950" in text
     assert "131072" in text.replace(",", "")
     assert f"alloc_scopes.py:{line_of('C_l0c = TA.alloc_l0c')}:" in text
+
+
+def test_ported_to_the_other_dialect_and_back_it_gives_the_same_numbers(seed, random, tmp_path):
+    there = ported(PROGRAM.read_text(), "adapter").text
+    assert ported(there, "mainline").text == PROGRAM.read_text()
+    (tmp_path / "adapter_alloc_scopes.py").write_text(there)
+    other = module_from(tmp_path / "adapter_alloc_scopes.py")
+    # L0C of the 910B holds half of what that of the 950 does.
+    tile = {"BM": 128, "BN": 112}
+    mine = tilelang.compile(
+        seed.ascend_scope_showcase(32 * 128, 112, K, **tile), target="simulate:ascend950"
+    )
+    its = tilelang.compile(
+        other.ascend_scope_showcase(32 * 128, 112, K, **tile),
+        target="simulate:ascend910b",
+        pass_configs=AUTOMATIC,
+    )
+    a, b = (random.standard_normal((n, K)).astype(ml_dtypes.bfloat16) for n in (32 * 128, 112))
+    c, d = (np.full((32 * 128, 112), np.nan, np.float32) for _ in range(2))
+    mine(a, b, c)
+    its(a, b, d)
+    assert c.tobytes() == d.tobytes()
+    assert (c[:64] == 0).all()
+    assert "asc_mmad(" in mine.get_kernel_source()
+    assert "Mmad(" in its.get_kernel_source()
 
 
 # ---- ADAPTER_SPELLINGS ---------------------------------------------------------------------------

@@ -189,6 +189,21 @@ def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
         )
 
 
+def _dup(x: Statements, stmt: Instr) -> None:
+    """A tile of UB set to a number: a loop over registers."""
+    dst, _, (value, rows, columns, pitch), values = _split(x, stmt)
+    size, step = dst.array.type.bytes, int_value(values[3])
+    if size > 4 or (int_value(values[1]) != 1 and (step is None or step * size % 32)):
+        raise unprintable(stmt, "fills of numbers of 64 bits or of ragged rows")
+    bits, number = f"uint{8 * size}_t", type_of(dst.array.type, stmt)
+    with x.text.inside(""):
+        x.text.line(f"{number} fill_value = {value};")
+        x.text.line(
+            f"{x.text.helper(f'fill_b{8 * size}')}({_at(x, dst, bits)},"
+            f" *reinterpret_cast<{bits}*>(&fill_value), {rows}, {columns}, {pitch});"
+        )
+
+
 def _ub_gm(x: Statements, stmt: Instr) -> None:
     dst, (src,), (rows, columns, src_pitch, dst_pitch), _ = _split(x, stmt)
     x.text.line(
@@ -369,6 +384,7 @@ def _direction(x: Statements, stmt: Instr) -> None:
 ROWS: dict[str, Printer] = {
     "gm.ub": _gm_ub,
     "gm.ub.pad": _gm_ub_pad,
+    "v.dup": _dup,
     "ub.gm": _ub_gm,
     "gm.l1.nz": _to_l1("asc_copy_gm2l1_nd2nz"),
     "gm.l1.dn": _to_l1("asc_copy_gm2l1_dn2nz"),
