@@ -40,6 +40,9 @@ gpu: $(GPU)     ## the tests that need a CUDA device; no device is a failure her
 sanitize: $(GPU) ## compute-sanitizer over examples and random kernels, on a device
 	$(PY) tools/sanitize.py
 
+cubins: $(DEV)  ## every kernel of the examples as machine code of every NVIDIA chip; needs no GPU
+	$(PY) tools/cubins.py
+
 golden: $(DEV)  ## rewrite the golden files, and say which changed
 	$(PYTEST) --update-golden
 	git --no-pager diff --stat -- tests/golden

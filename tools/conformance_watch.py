@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # An assertion on these is one about a text that the package under test makes, and not on numbers.
 _TEXT = re.compile(
     r"source|\bsrc\b|script|\bcode\b|\bcuda\b|\btext\b|\blines?\b|\bptx\b|\bsass\b|\bstr\(|codegen"
-    r"|warning|\bir\b|repr\("
+    r"|warning|\bir\b|repr\(|matches"
 )
 
 

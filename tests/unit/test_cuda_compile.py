@@ -1,5 +1,8 @@
 """What compiling for a GPU says of a kernel, without one."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 import tilelang
@@ -103,3 +106,14 @@ def test_device_code_that_does_not_compile_is_the_authors_fault():
     with pytest.raises(TileError, match="does not compile for sm_90a") as found:
         tilelang.compile(main, target="cuda:sm_90a")
     assert 'import_source 0(1): error: identifier "nonsense"' in found.value.diagnostics[0].got
+
+
+@pytest.mark.parametrize(("name", "arch"), [("softmax", "sm_80"), ("gemm_splitk", "sm_100a")])
+def test_kernels_of_examples_compile_with_an_empty_log(name, arch):
+    """A part of `make cubins`."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+    import cubins
+
+    made = [cubins.compiled(fn, arch) for fn in cubins.kernels(name)]
+    assert made
+    assert all(not m.refused and not m.fault and not m.spilled for m in made)

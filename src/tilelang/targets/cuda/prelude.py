@@ -47,7 +47,7 @@ template <class T, class U> __device__ T shl(T a, T n) {
 }
 //- shr
 template <class T, class U> __device__ T shr(T a, T n) {
-  return U(n) < U(sizeof(T) * 8) ? T(a >> n) : T(a < 0 ? -1 : 0);
+  return U(n) < U(sizeof(T) * 8) ? T(a >> n) : T(T(-1) < T(1) ? a >> (sizeof(T) * 8 - 1) : 0);
 }
 //- iclamp
 template <class T> __device__ T iclamp(T x, T lo, T hi) {
