@@ -21,13 +21,18 @@ from tilelang.isa.target import Target
 from tilelang.passes.build import map_kernels, map_statements
 from tilelang.passes.issue import ARM
 from tilelang.passes.simt.switches import is_off
+from tilelang.scopes import Memory
+
+SMALL, MOST_SMALL = 256, 2048
+"""Bytes of a small array, such as one through which warps exchange results, and of all of them."""
 
 
 def plan_memory(program: Program, target: Target) -> Program:
     """Every shared array has a place."""
-    del target
     apart = is_off(program, "memory-reuse")
-    return map_kernels(program, lambda kernel: _planned(kernel, apart=apart))
+    capacity = target.capacity(Memory.SHARED)
+    room = 0 if capacity is None else capacity.amount
+    return map_kernels(program, lambda kernel: _planned(kernel, room, apart=apart))
 
 
 @dataclass
@@ -59,23 +64,24 @@ class _Life:
         return (size or 0) * self.array.type.numpy.itemsize
 
 
-def _planned(kernel: Kernel, *, apart: bool) -> Kernel:
-    """A kernel whose arrays have places; with `apart`, none shares its place."""
+def _planned(kernel: Kernel, room: int, *, apart: bool) -> Kernel:
+    """A kernel whose arrays have places; with `apart`, none shares its place.
+
+    Small arrays share no place among each other where there is `room`: another array in the same
+    place would cost a barrier.
+    """
     lives = _Lives()
     lives.block(kernel.body, [])
     for name in _of_units(kernel):
         if name in lives.of:
             lives.of[name].use(0, lives.clock)
     found = [v for v in lives.of.values() if v.first >= 0]
-    offsets: dict[str, int] = dict.fromkeys(lives.of, 0)
-    done: list[_Life] = []
-    size = 0
-    for life in sorted(found, key=lambda v: (-v.bytes, v.declared)):
-        taken = [o for o in done if apart or o.meets(life)]
-        at = _free_place(life, [(offsets[o.array.name], o.bytes) for o in taken])
-        offsets[life.array.name] = at
-        size = max(size, at + life.bytes)
-        done.append(life)
+    small = {v.array.name for v in found if v.bytes <= SMALL}
+    few = sum(v.bytes for v in found if v.array.name in small) <= MOST_SMALL
+    places, size = _places(found, small if few else set(), apart=apart)
+    if size > room:
+        places, size = _places(found, set(), apart=apart)
+    offsets = dict.fromkeys(lives.of, 0) | places
     unused = {v.array.name for v in lives.of.values() if v.first < 0}
 
     def place(stmt: Stmt) -> Block | None:
@@ -106,6 +112,21 @@ def _of_units(kernel: Kernel) -> set[str]:
 def _statements(body: Block) -> Iterator[Stmt]:
     for stmt in body:
         yield from _nested(stmt)
+
+
+def _places(found: list[_Life], small: set[str], *, apart: bool) -> tuple[dict[str, int], int]:
+    """The offset of each array, and the size of all; those that are `small` share none."""
+    offsets: dict[str, int] = {}
+    done: list[_Life] = []
+    size = 0
+    for life in sorted(found, key=lambda v: (-v.bytes, v.declared)):
+        mine = life.array.name in small
+        alone = [o for o in done if apart or o.meets(life) or (mine and o.array.name in small)]
+        at = _free_place(life, [(offsets[o.array.name], o.bytes) for o in alone])
+        offsets[life.array.name] = at
+        size = max(size, at + life.bytes)
+        done.append(life)
+    return offsets, size
 
 
 def _free_place(life: _Life, taken: list[tuple[int, int]]) -> int:
