@@ -6,7 +6,13 @@ import pytest
 import tilelang
 import tilelang.language as T
 from frontend_run import compiled, defined, script
-from tilelang.errors import TileIndexError, TileRuntimeError, TileTypeError, TileValueError
+from tilelang.errors import (
+    TileError,
+    TileIndexError,
+    TileRuntimeError,
+    TileTypeError,
+    TileValueError,
+)
 
 
 def launch(statements, **names):
@@ -336,3 +342,37 @@ def test_a_vector_as_an_index_names_an_element_for_each_lane(target):
     want = 2 * a[np.arange(4)[:, None] + 1 + 2 * np.arange(4)]
     want[1, 1:3] = 7
     np.testing.assert_array_equal(b, want)
+
+
+# -- declarations ----------------------------------------------------------------------------------
+
+
+def test_parameters_may_be_declared_in_the_body():
+    @T.prim_func
+    def main(A, n: T.int32):
+        A: T.Tensor((4, 6), "int32")
+        B = T.empty((4, 6), "int32")
+        with T.Kernel(4, threads=32) as b:
+            for i in T.Parallel(6):
+                B[b, i] = A[b, i] + n
+        return B
+
+    a = np.arange(24, dtype=np.int32).reshape(4, 6)
+    np.testing.assert_array_equal(tilelang.compile(main, target="cpu")(a, 3), a + 3)
+    with pytest.raises(TileError, match="parameter A of fn has no annotation"):
+        defined("@T.prim_func\ndef fn(A):\n    with T.Kernel(1):\n        A[0] = 1\n")
+    with pytest.raises(TileError, match="the parameter A of fn is never declared"):
+        defined("@T.prim_func\ndef fn(A):\n    if False:\n        A: T.Tensor((4,), 'int32')\n")
+
+
+def test_a_tensors_declaration_stands_for_a_tensor_of_its_shape():
+    @tilelang.jit
+    def copy(A, B):
+        M, N = T.const("M, N")
+        A: T.Tensor((M, N), "float32")
+        B: T.Tensor((M, N), "float32")
+        with T.Kernel(1):
+            T.copy(A, B)
+
+    made = copy.get_tir(T.Tensor((24, 40)), T.Tensor((24, 40)))
+    assert "A: Tensor((24, 40), float32)" in made.script()

@@ -18,6 +18,7 @@ from tilelang.frontend.session import (
     run,
 )
 from tilelang.frontend.source import rewrite
+from tilelang.frontend.unusable import Unusable
 from tilelang.ir.text import print_function
 from tilelang.ir.tile import Function
 from tilelang.language.buffers import BufferRef
@@ -88,7 +89,7 @@ class PrimFunc:
 def prim_func(func: Any = None, *, eager_jit: bool = False) -> Any:
     """Trace a function into a `PrimFunc` now.
 
-    Every parameter is annotated with a tensor or a scalar type.
+    Every parameter is annotated with a tensor or a scalar type, or declared so before the launch.
     """
     if eager_jit:
         raise error(
@@ -103,7 +104,12 @@ def trace(fn: FunctionType) -> PrimFunc:
     builder = new_builder(rewritten)
     arguments: dict[str, Any] = {}
     for name, parameter in ordinary_parameters(fn, rewritten).items():
-        if parameter.annotation is inspect.Parameter.empty:
+        missing = parameter.annotation is inspect.Parameter.empty
+        if missing and name in rewritten.declared:
+            why = "is a tensor parameter that is not declared yet"
+            arguments[name] = Unusable(name, why, rewritten.place(name), builder, parameter=True)
+            continue
+        if missing:
             raise error(
                 "syntax",
                 f"parameter {name} of {fn.__name__} has no annotation",
@@ -116,5 +122,12 @@ def trace(fn: FunctionType) -> PrimFunc:
         annotation = evaluated_annotation(fn, name, parameter.annotation, place)
         arguments[name] = declare_parameter(builder, name, annotation, place)
     run(fn, rewritten, builder, arguments)
+    for name in arguments.keys() - {p.name for p in builder.params}:
+        raise error(
+            "syntax",
+            f"the parameter {name} of {fn.__name__} is never declared",
+            rewritten.place(name),
+            help=f"declare it before the launch: `{name}: T.Tensor((n,), 'float32')`",
+        )
     ir = finish(rewritten, builder, tuple(arguments))
     return PrimFunc(ir, fn, rewritten.loc, tuple(builder.warnings))

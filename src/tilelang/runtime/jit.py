@@ -21,7 +21,7 @@ from tilelang.errors import (
 )
 from tilelang.frontend import PrimFunc
 from tilelang.frontend.eager import EagerFunction, Probe, is_eager, probe, read_eager, trace_eager
-from tilelang.ir.expr import Var
+from tilelang.ir.expr import Const, Var
 from tilelang.ir.tile import Param
 from tilelang.isa.target import TargetLike
 from tilelang.options import PassConfigKey
@@ -280,7 +280,9 @@ def _sizes(p: Param, value: Any) -> list[tuple[str, int]]:
     pairs = list(zip(p.buffer.shape, shape, strict=False))
     if p.buffer.strides is not None:
         pairs += zip(p.buffer.strides, _strides(value), strict=False)
-    return [(e.name, int(n)) for e, n in pairs if isinstance(e, Var)]  # pyright: ignore[reportAttributeAccessIssue]
+    # A tensor's declaration, which stands for one, has its sizes as constants.
+    numbers = [(e, n.value if isinstance(n, Const) else n) for e, n in pairs]
+    return [(e.name, int(n)) for e, n in numbers if isinstance(e, Var)]
 
 
 def _strides(value: Any) -> list[int]:

@@ -74,7 +74,7 @@ def get_tensor_supply(
         kind = supply_type
         place = _usual_device(torch) if device is None else device
         if kind is TensorSupplyType.Auto:
-            wide = element in ("float16", "bfloat16", "float32")
+            wide = element in ("float16", "bfloat16", "float32", "tfloat32")
             kind = TensorSupplyType.Uniform if wide else TensorSupplyType.Integer
         if kind is TensorSupplyType.Integer:
             return _integers(torch, element, shape).to(place)
