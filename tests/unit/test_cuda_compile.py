@@ -1,119 +1,111 @@
-"""What compiling for a GPU says of a kernel, without one."""
-
-import sys
-from pathlib import Path
+"""Kernels that are compiled a second time: to fill an SM, or without what ptxas gives up."""
 
 import pytest
 
 import tilelang
 import tilelang.language as T
-from gpu_build import TARGETS
-from tilelang.errors import TileError
-from tilelang.passes.pipeline import lower
-from tilelang.targets.cuda.nvrtc import compile_source, include_folder, is_installed
-from tilelang.targets.cuda.program import emit
+from tilelang.runtime import cuda_cache
+from tilelang.targets.cuda import nvrtc
+from tilelang.targets.cuda.nvrtc import GivenUp, is_installed
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="NVRTC is not installed")
 
 
-def product(rows, columns, threads):
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, tmp_path):
+    """No kernel exists yet."""
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cuda_cache, "PROGRAMS", type(cuda_cache.PROGRAMS)())
+
+
+def rows(threads, width):
+    """Rows times the sum of their squares."""
+
     @T.prim_func
-    def matmul(
-        A: T.Tensor((256, 256), "float16"),
-        B: T.Tensor((256, 256), "float16"),
-        C: T.Tensor((256, 256), "float16"),
+    def kernel(A: T.Tensor((8, width), "float16"), B: T.Tensor((8, width), "float16")):
+        with T.Kernel(8, threads=threads) as bx:
+            row = T.alloc_fragment((1, width), "float32")
+            square = T.alloc_fragment((1, width), "float32")
+            total = T.alloc_fragment((1,), "float32")
+            T.copy(A[bx : bx + 1, :], row)
+            for i, j in T.Parallel(1, width):
+                square[i, j] = row[i, j] * row[i, j]
+            T.reduce_sum(square, total, dim=1)
+            for i, j in T.Parallel(1, width):
+                row[i, j] *= total[i]
+            T.copy(row, B[bx : bx + 1, :])
+
+    return kernel
+
+
+def test_a_kernel_that_moves_memory_fills_an_sm():
+    kernel = tilelang.compile(rows(512, 8192), target="cuda:sm_90a")
+    (used,) = kernel._program.cubin.resources.values()
+    assert used.registers <= 32
+    assert "__launch_bounds__(512, 4)" in kernel.get_kernel_source()
+
+
+def test_a_kernel_of_few_threads_is_left_as_it_is():
+    kernel = tilelang.compile(rows(32, 64), target="cuda:sm_90a")
+    assert "__launch_bounds__(32, 1)" in kernel.get_kernel_source()
+
+
+def attention():
+    """Two products, the second of which overlaps."""
+
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor((64, 64), "float16"),
+        K: T.Tensor((256, 64), "float16"),
+        O: T.Tensor((64, 64), "float32"),
     ):
-        with T.Kernel(256 // columns, 256 // rows, threads=threads) as (bx, by):
-            a = T.alloc_shared((rows, 32), "float16")
-            b = T.alloc_shared((32, columns), "float16")
-            c = T.alloc_fragment((rows, columns), "float32")
-            T.clear(c)
-            for k in T.Pipelined(8, num_stages=3):
-                T.copy(A[by * rows, k * 32], a)
-                T.copy(B[k * 32, bx * columns], b)
-                T.gemm(a, b, c)
-            T.copy(c, C[by * rows, bx * columns])
+        with T.Kernel(1, threads=128):
+            q = T.alloc_shared((64, 64), "float16")
+            k = T.alloc_shared((64, 64), "float16")
+            v = T.alloc_shared((64, 64), "float16")
+            s = T.alloc_fragment((64, 64), "float32")
+            p = T.alloc_fragment((64, 64), "float16")
+            o = T.alloc_fragment((64, 64), "float32")
+            T.copy(Q, q)
+            T.clear(o)
+            for step in T.Pipelined(4, num_stages=2):
+                T.copy(K[step * 64, 0], k)
+                T.gemm(q, k, s, transpose_B=True, clear_accum=True)
+                for i, j in T.Parallel(64, 64):
+                    s[i, j] = T.exp2(s[i, j])
+                T.copy(s, p)
+                T.copy(K[step * 64, 0], v)
+                T.gemm(p, v, o)
+            T.copy(o, O)
 
-    return tilelang.compile(matmul, target="cuda:sm_90a")
-
-
-def test_sums_that_the_registers_do_not_hold_are_slow_and_said_to_be():
-    """128 threads for 128 x 256 sums: 256 registers each, one more than a thread can have."""
-    kernel = product(128, 256, 128)
-    asked, said = kernel.warnings
-    assert "256 registers per thread are asked for" in asked.message
-    assert "the products of matmul wait for each other" in said.message
-    assert "use more threads" in said.help and said.loc.file == __file__
-    assert "wait for each other" in kernel.report()
-    assert product(128, 256, 256).warnings == ()
+    return kernel
 
 
-CODE = """
-template <typename A, typename B> __device__ void twice(A* from, B* to, int n) {
-  for (int i = 0; i < n; ++i) to[i] = from[i] + from[i];
-}
-__device__ half next(half x) { return __hadd(x, __float2half(1.0f)); }
-"""
+@pytest.mark.parametrize("how", ["given up", "starved"])
+def test_products_that_ptxas_serialises_do_not_overlap(monkeypatch, how):
+    real, texts = nvrtc.compile_source, []
+
+    def compile_source(text, *more):
+        made = real(text, *more)
+        texts.append(text)
+        if len(texts) > 1:
+            return made
+        if how == "given up":
+            raise GivenUp("wgmma is serialized")
+        said = "(C7512) wgmma serialized due to insufficient register resources"
+        return nvrtc.Cubin(made.code, made.arch, made.resources, (said,))
+
+    monkeypatch.setattr(cuda_cache, "compile_source", compile_source)
+    tilelang.compile(attention(), target="cuda:sm_90a")
+    first, second = (text.count("wgmma.mma_async") for text in texts)
+    assert len(texts) == 2
+    assert first > second
 
 
-def with_code(scope="alloc_local"):
-    @T.prim_func
-    def main(A: T.Tensor((64, 8), "float16"), B: T.Tensor((64, 8), "float16")):
-        with T.Kernel(1, threads=64):
-            tx = T.get_thread_binding()
-            T.import_source(CODE)
-            a = getattr(T, scope)((8,), "float16")
-            b = T.alloc_local((8,), "float16")
-            for v in T.vectorized(8):
-                a[v] = A[tx, v]
-            T.call_extern("twice", T.access_ptr(a, "r"), T.access_ptr(b, "w"), 8, dtype="float16")
-            b[0] = T.call_extern("float16", "next", b[0])
-            for v in T.vectorized(8):
-                B[tx, v] = b[v]
+def test_what_ptxas_gives_up_without_overlap_is_an_error(monkeypatch):
+    def compile_source(text, *more):
+        raise GivenUp("wgmma is serialized")
 
-    return main
-
-
-def test_device_code_of_the_author_stands_in_the_source_and_is_called():
-    text = emit(lower(with_code().ir, TARGETS["sm_90a"]), TARGETS["sm_90a"]).plain
-    assert text.startswith("#include <cuda_fp16.h>") and CODE in text
-    assert (
-        "twice(reinterpret_cast<__half*>(a + (0)), reinterpret_cast<__half*>(b + (0)), 8);" in text
-    )
-    assert "= __half_as_ushort(next(__ushort_as_half(b[0])));" in text
-    if include_folder():
-        made = compile_source(text, "sm_90a")
-        assert made.warnings == ()
-
-
-def test_device_code_of_the_author_runs_on_cuda_alone_and_on_a_threads_own_arrays():
-    for target in ("cpu", "emulate"):
-        with pytest.raises(TileError, match=r"device code of its own \(T\.import_source\)"):
-            tilelang.compile(with_code(), target=target)
-    with pytest.raises(TileError, match="the address of a, which is in shared"):
-        with_code("alloc_shared")
-
-
-@pytest.mark.skipif(not include_folder(), reason="CUDA's headers are not installed")
-def test_device_code_that_does_not_compile_is_the_authors_fault():
-    @T.prim_func
-    def main(A: T.Tensor((64,), "float32")):
-        with T.Kernel(1, threads=64):
-            T.import_source("__device__ void broken() { nonsense; }")
-            T.call_extern("handle", "broken")
-            A[T.get_thread_binding()] = 1.0
-
-    with pytest.raises(TileError, match="does not compile for sm_90a") as found:
-        tilelang.compile(main, target="cuda:sm_90a")
-    assert 'import_source 0(1): error: identifier "nonsense"' in found.value.diagnostics[0].got
-
-
-@pytest.mark.parametrize(("name", "arch"), [("softmax", "sm_80"), ("gemm_splitk", "sm_100a")])
-def test_kernels_of_examples_compile_with_an_empty_log(name, arch):
-    """A part of `make cubins`."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-    import cubins
-
-    made = [cubins.compiled(fn, arch) for fn in cubins.kernels(name)]
-    assert made
-    assert all(not m.refused and not m.fault and not m.spilled for m in made)
+    monkeypatch.setattr(cuda_cache, "compile_source", compile_source)
+    with pytest.raises(GivenUp):
+        tilelang.compile(attention(), target="cuda:sm_90a")
