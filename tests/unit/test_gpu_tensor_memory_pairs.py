@@ -110,6 +110,87 @@ def test_machine_code_of_a_pair(arch):
     assert all(r.spill_stores == 0 for r in made.resources.values())
 
 
+def begun(rows, columns, block):
+    """Tiles, dealt out to pairs of blocks."""
+    tiles = T.PersistentTileScheduler(rows, columns, cluster_size=2)
+    tiles.init(block // 2)
+    return tiles
+
+
+def test_pairs_that_stay_and_take_tiles_in_turn():
+    m, n, k, bm, bn, bk, stages = 512, 64, 64, 128, 32, 32, 2
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((m, k), "bfloat16"),
+        B: T.Tensor((n, k), "bfloat16"),
+        C: T.Tensor((m, n), "float32"),
+    ):
+        with T.ClusterKernel(2, threads=256, cluster_dims=2) as block:
+            a = T.alloc_shared((stages, bm, bk), "bfloat16")
+            b = T.alloc_shared((stages, bn // 2, bk), "bfloat16")
+            c = T.alloc_tmem((2, bm, bn), "float32")
+            out = T.alloc_fragment((bm, bn), "float32")
+            loaded = T.alloc_cluster_barrier([32 * 2] * stages)
+            consumed = T.alloc_cluster_barrier([1] * stages)
+            full = T.alloc_cluster_barrier([1] * 2)
+            empty = T.alloc_cluster_barrier([128 * 2] * 2)
+            tx = T.get_thread_binding()
+            cta = T.block_rank_in_cluster()
+            if tx < 32:
+                tiles = begun(m // bm, n // bn, block)
+                while tiles.valid():
+                    for ko in T.serial(k // bk):
+                        now = tiles.current_iter * (k // bk) + ko
+                        s = now % stages
+                        T.mbarrier_wait_parity(consumed[s], now // stages % 2 ^ 1)
+                        row, column = (
+                            (tiles.m_idx * 2 + cta) * bm,
+                            (tiles.n_idx * 2 + cta) * bn // 2,
+                        )
+                        T.tma_copy(A[row, ko * bk], a[s, :, :], barrier=loaded[s])
+                        T.tma_copy(B[column, ko * bk], b[s, :, :], barrier=loaded[s])
+                        T.mbarrier_arrive(loaded[s], 0)
+                    tiles.next_tile()
+            elif tx < 64 and cta == 0:
+                tiles = begun(m // bm, n // bn, block)
+                while tiles.valid():
+                    turn = tiles.current_iter % 2
+                    T.mbarrier_wait_parity(empty[turn], tiles.current_iter // 2 % 2 ^ 1)
+                    for ko in T.serial(k // bk):
+                        now = tiles.current_iter * (k // bk) + ko
+                        s = now % stages
+                        T.mbarrier_wait_parity(loaded[s], now // stages % 2)
+                        T.tcgen05_gemm(
+                            a[s, :, :],
+                            b[s, :, :],
+                            c[turn, :, :],
+                            transpose_B=True,
+                            mbar=consumed[s],
+                            clear_accum=ko == 0,
+                            use_2cta=True,
+                        )
+                    T.tcgen05_mma_arrive(full[turn], arrive_2cta=True)
+                    tiles.next_tile()
+            elif tx >= 128:
+                tiles = begun(m // bm, n // bn, block)
+                while tiles.valid():
+                    turn = tiles.current_iter % 2
+                    T.mbarrier_wait_parity(full[turn], tiles.current_iter // 2 % 2)
+                    T.copy(c[turn, :, :], out)
+                    T.copy(out, C[(tiles.m_idx * 2 + cta) * bm, tiles.n_idx * bn])
+                    T.mbarrier_arrive(empty[turn], 0)
+                    tiles.next_tile()
+
+    check_blackwell(
+        kernel,
+        seeds=2,
+        A=numbers(m, k, dtype="bfloat16"),
+        B=numbers(n, k, dtype="bfloat16"),
+        C=np.zeros((m, n), "f4"),
+    )
+
+
 def refusal(fn) -> str:
     with pytest.raises(TileError) as caught:
         gpu_program(fn.ir, "sm_100a")

@@ -8,9 +8,10 @@ an instance for each thread (semantics rule 4).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 
 from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region, Var
-from tilelang.ir.node import Node
+from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.special import Collective, RngNext, TestElements
 from tilelang.ir.tile import (
     Alloc,
@@ -28,7 +29,7 @@ from tilelang.ir.tile import (
     ThreadReturn,
     While,
 )
-from tilelang.passes.lower_parallel import blocks, own_nodes, written
+from tilelang.passes.lower_parallel import blocks, own_nodes, statements, written
 
 
 class Varying:
@@ -45,6 +46,26 @@ class Varying:
         self.buffers: set[str] = set()
         self._own = own
         self._roots = roots
+        self._spread(body)
+
+    def within(self, body: Block) -> Varying:
+        """The same for statements that some threads go through together: what is defined among
+        them differs only if it does so between these.
+        """
+        binds = [
+            x.name
+            for s in statements(body)
+            for f in s.fields()
+            if f.metadata["kind"] is Kind.BINDS
+            for x in flat(getattr(s, f.name))
+            if isinstance(x, (Var, Buffer))
+        ]
+        made = copy(self)
+        made.names, made.buffers = self.names - set(binds), self.buffers - set(binds)
+        made._spread(body)
+        return made
+
+    def _spread(self, body: Block) -> None:
         before = (-1, -1)
         while before != (len(self.names), len(self.buffers)):
             before = len(self.names), len(self.buffers)

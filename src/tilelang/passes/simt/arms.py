@@ -153,9 +153,10 @@ class _Arms:
 
     def arm(self, body: Block, first: int, count: int, stmt: Stmt) -> Arm:
         """Statements of a range of threads."""
-        outside, self.part = self.part, self.t.arm(first, count, 0)
+        outside = self.part, self.varying
+        self.part, self.varying = self.t.arm(first, count, 0), self.varying.within(body)
         made = self.block(body, ())
-        self.part = outside
+        self.part, self.varying = outside
         return Arm(made, first, count, loc=stmt.loc)
 
     def elected(self, stmt: Collective) -> Block:
@@ -259,7 +260,7 @@ class _Arms:
 
     def branch(self, stmt: If, conditions: tuple[Expr, ...]) -> Block:
         """A condition that names the threads of the operations under it."""
-        stmt = self.parted(stmt)
+        stmt = self.parted(stmt, conditions)
         out: list[Stmt] = []
         negated = Unary(UnaryOp.NOT, stmt.cond)
         for cond, body in ((stmt.cond, stmt.then), (negated, stmt.orelse)):
@@ -281,14 +282,27 @@ class _Arms:
             out.append(self.arm(body, first, count, stmt))
         return tuple(out)
 
-    def parted(self, stmt: If) -> If:
+    def parted(self, stmt: If, conditions: tuple[Expr, ...]) -> If:
         """A condition on threads, with what is the same for all of the block inside of it."""
         parts = list(_conjuncts(stmt.cond))
         same = [c for c in parts if not self.varying.node(c)]
         own = [c for c in parts if self.varying.node(c)]
-        if not same or not own or stmt.orelse:
+        if not same or not own or not self.skips(stmt.orelse, (*conditions, *own)):
             return stmt
         return stmt.with_(cond=both(own), then=(If(both(same), stmt.then, loc=stmt.loc),))
+
+    def skips(self, body: Block, conditions: tuple[Expr, ...]) -> bool:
+        """Whether the threads for which conditions hold do nothing of these statements."""
+        for s in body:
+            if not isinstance(s, If):
+                return False
+            try:
+                holds = np.any(number(both((*conditions, s.cond)), self.values))
+            except Unknown:
+                return False
+            if holds or not self.skips(s.orelse, conditions):
+                return False
+        return True
 
     def is_range(self, conditions: Sequence[Expr]) -> bool:
         """Whether conditions hold for one range of whole warps."""
