@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))  # this checkout, whatever is installed
 
 # The path comes first.
+from docs_ascend import machine_page  # noqa: E402
+
 from tilelang.compat.modules import REAL, REFUSED_NAMES  # noqa: E402
 from tilelang.ir.node import Effect as Access  # noqa: E402
 from tilelang.isa.instr import InstrRow, Is, OperandRow  # noqa: E402
@@ -221,7 +223,13 @@ _KINDS: dict[str, tuple[str, ...]] = {
 }
 
 
+def ascend_page() -> str:
+    """docs/ascend-machine.md."""
+    return machine_page(table, NOTE.format(source="src/tilelang/targets/ascend"), operand)
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/ascend-machine.md": ascend_page,
     "docs/declared.md": declared_page,
     "docs/instructions.md": instructions_page,
     "docs/options.md": options_page,
