@@ -17,8 +17,15 @@ from tilelang.ir.interval import interval
 from tilelang.ir.thread import Array, Instr, Kernel, Program, Slot, kernels_of
 from tilelang.ir.tile import Stmt
 from tilelang.targets.ascend.emit.functions import Functions
-from tilelang.targets.ascend.emit.statements import Printer, Statements, parameter
-from tilelang.targets.ascend.emit.text import HELPERS, QUALIFIERS, Text, type_of, unprintable
+from tilelang.targets.ascend.emit.statements import Printer, Statements, cut, parameter
+from tilelang.targets.ascend.emit.text import (
+    HELPERS,
+    QUALIFIERS,
+    Text,
+    type_of,
+    unprintable,
+    with_own_names,
+)
 
 HEADERS = (
     "c_api/asc_simd.h",
@@ -37,7 +44,7 @@ _QUANT = {"float32": 0, "int32": 0, "bfloat16": 16, "float16": 1, "float8_e4m3fn
 def emit_asc(program: Program) -> str:
     """The source of a program for the 950."""
     text = Text()
-    for kernel in kernels_of(program):
+    for kernel in kernels_of(with_own_names(program)):
         _Kernel(kernel, text).emit()
     head = [f'#include "{name}"' for name in HEADERS]
     helpers = [line for name in text.helpers for line in ("", HELPERS[name].rstrip())]
@@ -175,7 +182,7 @@ def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
         if by_copy:
             x.text.line(f"asc_set_copy_pad_val({pad});")
         else:
-            with x.text.inside(f"if ({texts[1]} < {texts[5]} || {texts[2]} < {texts[6]})"):
+            with x.text.inside(f"if ({cut((texts[1], texts[5]), (texts[2], texts[6]))})"):
                 fill = x.text.helper(f"fill_b{8 * size}")
                 x.text.line("asc_sync();")
                 x.text.line(
@@ -232,7 +239,7 @@ def _to_l1(name: str) -> Printer:
         c0 = int(dict(stmt.imm)["c0"])
         at = _at(x, dst)
         if (rows, columns) != (tile_rows, tile_columns):
-            with x.text.inside(f"if ({rows} < {tile_rows} || {columns} < {tile_columns})"):
+            with x.text.inside(f"if ({cut((rows, tile_rows), (columns, tile_columns))})"):
                 _fill(x, at, (tile_rows, tile_columns, nz_rows), c0, "0")
                 x.text.line("asc_sync_pipe(PIPE_MTE2);")
         x.text.line(f"asc_set_gm2l1_nz_para(1, 1, static_cast<uint16_t>({nz_rows}), 0);")

@@ -30,8 +30,8 @@ from tilelang.ir.thread import (
     kernels_of,
 )
 from tilelang.ir.tile import Stmt
-from tilelang.targets.ascend.emit.statements import Printer, Statements
-from tilelang.targets.ascend.emit.text import HELPERS, Text, type_of, unprintable
+from tilelang.targets.ascend.emit.statements import Printer, Statements, cut
+from tilelang.targets.ascend.emit.text import HELPERS, Text, type_of, unprintable, with_own_names
 
 _POSITIONS = {
     Space.UB: "VECCALC",
@@ -46,7 +46,7 @@ _QUANT = {"float16": "F322F16", "bfloat16": "F322BF16"}
 def emit_ascendc(program: Program) -> str:
     """The source of a program for A2 and A3."""
     text = Text()
-    for kernel in kernels_of(program):
+    for kernel in kernels_of(with_own_names(program)):
         _Kernel(kernel, text).emit()
     head = ['#include "kernel_operator.h"', "using namespace AscendC;"]
     helpers = [line for name in text.helpers for line in ("", HELPERS[name].rstrip())]
@@ -80,6 +80,8 @@ class _Kernel(Statements):
                     element = type_of(p.type, k)
                     self.text.line(f"GlobalTensor<{element}> {p.name};")
                     self.text.line(f"{p.name}.SetGlobalBuffer((__gm__ {element}*){p.name}_gm);")
+            pairs = any(isinstance(s, CoreRegion) and s.subs > 1 for s in k.walk())
+            self.text.line(f"KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_{2 if pairs else 1});")
             (block,) = k.vars
             self.text.line(f"int32_t {block.name} = GetBlockIdx();")
             self.block(k.body)
@@ -150,8 +152,12 @@ def _slots(stmt: Instr) -> list[Slot]:
 
 
 def _gm_ub(x: Statements, stmt: Instr) -> None:
+    _gm_ub_rows(x, stmt, _scalars(x, stmt))
+
+
+def _gm_ub_rows(x: Statements, stmt: Instr, sizes: Sequence[str]) -> None:
     (dst,), (src,) = stmt.outs, _slots(stmt)
-    rows, columns, src_pitch, dst_pitch = _scalars(x, stmt)
+    rows, columns, src_pitch, dst_pitch = sizes
     size, element = dst.array.type.bytes, type_of(dst.array.type, stmt)
     gaps = f"({src_pitch} - {columns}) * {size}, ({dst_pitch} - {columns}) * {size} / 32"
     x.text.line(
@@ -159,6 +165,19 @@ def _gm_ub(x: Statements, stmt: Instr) -> None:
         f" (uint32_t)({columns} * {size}), {gaps}, 0),"
         f" DataCopyPadExtParams<{element}>(false, 0, 0, 0));"
     )
+
+
+def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
+    """A tile of which global memory may lack rows or columns: filled with the pad before."""
+    (dst,) = stmt.outs
+    pad, rows, columns, src_pitch, dst_pitch, tile_rows, tile_columns = _scalars(x, stmt)
+    with x.text.inside(f"if ({cut((rows, tile_rows), (columns, tile_columns))})"):
+        x.text.line("PipeBarrier<PIPE_ALL>();")
+        with x.text.inside(f"for (int32_t row = 0; row < {tile_rows}; ++row)"):
+            row = _at(x, dst, f"row * {dst_pitch}")
+            x.text.line(f"Duplicate({row}, {pad}, {tile_columns});")
+        x.text.line("PipeBarrier<PIPE_ALL>();")
+    _gm_ub_rows(x, stmt, (rows, columns, src_pitch, dst_pitch))
 
 
 def _ub_gm(x: Statements, stmt: Instr) -> None:
@@ -180,7 +199,7 @@ def _gm_l1(x: Statements, stmt: Instr) -> None:
         blocks = f"({tile_columns} + {c0 - 1}) / {c0}"
         gap = f"(uint16_t)({nz_rows} - {tile_rows})"
         element = type_of(dst.array.type, stmt)
-        with x.text.inside(f"if ({rows} < {tile_rows} || {columns} < {tile_columns})"):
+        with x.text.inside(f"if ({cut((rows, tile_rows), (columns, tile_columns))})"):
             sizes = f"(uint16_t)({blocks}), (uint16_t)({tile_rows}), {gap}, 0"
             x.text.line(f"InitConstValue({_at(x, dst)}, InitConstValueParams<{element}>({sizes}));")
             x.text.line("PipeBarrier<PIPE_MTE2>();")
@@ -203,7 +222,7 @@ def _load(*, turned: bool) -> Printer:
         left = dst.array.space is Space.L0A
         if turned and c0 != 16:
             raise unprintable(stmt, f"transposed loads of {dst.array.type}")
-        blocks, depth = f"({outer} + 15) / 16", f"({inner} + {c0 - 1}) / {c0}"
+        blocks, depth = f"({outer} + 15) / 16", f"(({inner} + {c0 - 1}) / {c0})"
         with x.text.inside(f"for (int32_t block = 0; block < {blocks}; ++block)"):
             place = f"block * {depth} * {16 * c0}" if left else f"block * {16 * c0}"
             gap = "0" if left else f"{blocks} - 1"
@@ -353,6 +372,7 @@ def _atomic(x: Statements, stmt: Instr) -> None:
 
 ROWS: dict[str, Printer] = {
     "gm.ub": _gm_ub,
+    "gm.ub.pad": _gm_ub_pad,
     "ub.gm": _ub_gm,
     "ub.ub": _copied("DataCopy", mode=False),
     "gm.l1.nz": _gm_l1,

@@ -32,6 +32,11 @@ from tilelang.targets.ascend.emit.text import QUALIFIERS, Text, type_of, unprint
 Printer = Callable[["Statements", Instr], None]
 
 
+def cut(*sizes: tuple[str, str]) -> str:
+    """The condition that less is there than a tile has; `sizes` are pairs of both."""
+    return " || ".join(f"{there} < {full}" for there, full in sizes if there != full) or "false"
+
+
 class Statements:
     """Prints statements into `text`; `rows` has a printer for each instruction."""
 
@@ -151,8 +156,8 @@ def _assertion(x: Statements, stmt: Assert) -> None:
 
 _RULES: dict[type[Stmt], Callable[[Statements, Any], None]] = {
     Let: Statements.let,
-    Declare: Statements.declare,
-    Write: Statements.write,
+    Declare: lambda x, stmt: x.declare(stmt),
+    Write: lambda x, stmt: x.write(stmt),
     For: Statements.loop,
     If: Statements.branch,
     While: Statements.repeat,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,8 +32,8 @@ from tilelang.ir.expr import (
     Var,
 )
 from tilelang.ir.interval import Interval
-from tilelang.ir.node import Node
-from tilelang.ir.thread import Addr, Array, Elem, Space
+from tilelang.ir.node import Kind, Node
+from tilelang.ir.thread import Addr, Array, Elem, Program, Space
 
 TYPES = {
     "float32": "float", "float16": "half", "bfloat16": "bfloat16_t", "float64": "double",
@@ -111,6 +111,51 @@ __simt_callee__ inline float from_{short}(float8_{name}_t x) {{
 """Functions that a program may need, by name. `__aicore__` ones run on every core."""
 
 
+# Words of C++ and of the two APIs, and what the printers call their own variables.
+_WORDS = """
+alignas alignof and and_eq asm atomic auto bitand bitor bool break case catch char class compl
+concept const consteval constexpr constinit const_cast continue decltype default delete do double
+dynamic_cast else enum explicit export extern false float for friend goto if inline int long
+mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public
+register reinterpret_cast requires return short signed sizeof static static_assert static_cast
+struct switch template this thread_local throw true try typedef typeid typename union unsigned
+using virtual void volatile wchar_t while xor xor_eq
+half float2 half2 max min abs exp log sqrt cce block_idx threadIdx
+row block at pad_value fill_value drain
+"""
+_RESERVED = frozenset(_WORDS.split())
+_PREFIXES = ("asc_", "vector_", "simt_", "fill_b", "to_e", "from_e", "PIPE_", "__")
+
+
+def with_own_names(program: Program) -> Program:
+    """The program without names that mean something else in C++."""
+    names = {n.name for n in program.walk() if isinstance(n, (Var, Array))}
+    new: dict[str, str] = {}
+    for name in sorted(names):
+        if name in _RESERVED or name in HELPERS or name.startswith(_PREFIXES):
+            made = f"own_{name.strip('_')}"
+            while made in names:
+                made += "_"
+            names.add(made)
+            new[name] = made
+
+    def own(node: Node) -> Node:
+        if isinstance(node, (Var, Array)):
+            return node.with_(name=new.get(node.name, node.name))
+        bound = {
+            f.name: getattr(node, f.name) for f in node.fields() if f.metadata["kind"] is Kind.BINDS
+        }
+        return node.with_(**{name: _mapped(value, own) for name, value in bound.items()})
+
+    return program.rewrite(own) if new else program
+
+
+def _mapped(value: Any, on: Callable[[Node], Node]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_mapped(v, on) for v in cast("tuple[Any, ...]", value))
+    return on(value) if isinstance(value, (Var, Array)) else value
+
+
 def type_of(dtype: DType, at: Node) -> str:
     """The C++ type of an element."""
     name = TYPES.get(str(dtype.base))
@@ -145,7 +190,7 @@ class Text:
     @contextmanager
     def inside(self, head: str, tail: str = "}") -> Generator[None]:
         """A block in braces."""
-        self.line(f"{head} {{")
+        self.line(f"{head} {{" if head else "{")
         self.depth += 1
         yield
         self.depth -= 1

@@ -1,0 +1,83 @@
+"""The C++ that Ascend targets print: forms, names, and what has none."""
+
+import re
+
+import pytest
+
+import tilelang
+import tilelang.ascend.language as T
+from ascend_kernels import cases
+from tilelang.errors import TileError
+
+
+def source(kernel, chip="ascend950", **configs):
+    return tilelang.compile(
+        kernel, target=f"simulate:{chip}", pass_configs=configs
+    ).get_kernel_source()
+
+
+# The transposing load of A2 and A3 takes elements of 16 bits.
+WITHOUT = ("gemm_float32", "gemm_int8")
+PRINTED = [c for c in cases() if c.name not in WITHOUT]
+
+
+@pytest.mark.parametrize("case", PRINTED, ids=lambda c: c.name)
+def test_the_adapters_kernels_have_a_source_for_a2_and_a3(case):
+    text = source(case.kernel, "ascend910b")
+    assert text.startswith('#include "kernel_operator.h"')
+    assert text.count("{") == text.count("}")
+    raised = re.findall(r"SetFlag<HardEvent::(\w+)>\((.*)\);", text)
+    awaited = re.findall(r"WaitFlag<HardEvent::(\w+)>\((.*)\);", text)
+    assert {pair for pair, _ in raised} == {pair for pair, _ in awaited}
+    # What is used on the core has been given a place there.
+    tensors = set(re.findall(r"LocalTensor<\w+> (\w+)\(TPosition", text))
+    used = {name for line in text.splitlines() for name in re.findall(r"^ +Mmad\((\w+)", line)}
+    assert used <= tensors
+    assert ("Mmad(" in text) == ("gemm" in case.name or "split" in case.name)
+
+
+def test_names_that_mean_something_in_cpp_are_replaced():
+    @T.prim_func
+    def kernel(new: T.Tensor((40,), "float32"), this: T.Tensor((40,), "float32")):
+        with T.Kernel(2) as block:
+            row = T.alloc_shared((32,), "float32")
+            T.copy(new[block * 32], row)
+            with T.SimtVF(threads=32):
+                for cce in T.Parallel(32):
+                    row[cce] = row[cce] + 1.0
+            T.copy(row, this[block * 32])
+
+    text = source(kernel)
+    assert "__gm__ float* own_new, __gm__ float* own_this" in text
+    assert "int32_t own_block = (int32_t)block_idx;" in text
+    assert "__ubuf__ float* own_row = (__ubuf__ float*)0;" in text
+    assert not re.search(r"\bnew\b", text)
+
+
+def test_a_cut_tile_is_filled_before_it_is_loaded():
+    @T.prim_func
+    def kernel(A: T.Tensor((100,), "float16"), B: T.Tensor((100,), "float16")):
+        with T.Kernel(2) as bx:
+            a = T.alloc_shared((64,), "float16")
+            T.copy(A[bx * 64], a)
+            T.copy(a, B[bx * 64])
+
+    text = source(kernel)
+    order = [text.index(s) for s in ("if (min(", "asc_sync();", "fill_b16((", "asc_copy_gm2ub")]
+    assert order == sorted(order)
+
+
+def test_what_has_no_form_is_refused_by_name():
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 64), "float32"), B: T.Tensor((4, 64), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((4, 64), "float32")
+            T.copy(A, a)
+            for i, j in T.Parallel(4, 64):
+                a[i, j] = a[i, j] * 2.0
+            T.copy(a, B)
+
+    with pytest.raises(TileError) as caught:
+        source(kernel)
+    assert "have no form in the source for this chip" in str(caught.value)
+    assert "test_ascend_sources.py" in str(caught.value)
