@@ -84,8 +84,8 @@ def _lists(m: Machine) -> Iterator[str]:
         yield f"- Of these, through a workspace: {_sorted(map(str, m.virtual_paths))}."
     orders = (f"{k.title} {' or '.join(f.name for f in fs)}" for k, fs in m.formats.items())
     yield f"- Formats ({m.formats_source}): {_sorted(orders)}."
-    casts = (f"{a} to {b}" for a, b in m.fixpipe)
-    yield f"- A drain of L0C converts ({m.fixpipe_source}): {_sorted(casts)}."
+    casts = (f"{a} to {b}" for a, b in chip.drains or ())
+    yield f"- A drain of L0C converts ({chip.drains_source}): {_sorted(casts)}."
 
 
 def _sorted(words: Iterable[str]) -> str:

@@ -211,6 +211,35 @@ def test_only_some_paths_convert():
 
 
 @T.macro
+def _drained_as_half(A):
+    a = T.alloc_L1((64, 64), "float16")
+    c = T.alloc_L0C((64, 64), "float32")
+    T.copy(A, a)
+    T.gemm_v0(a, a, c, transpose_B=True, init=True)
+    T.barrier_all()
+    T.copy(c, A)
+
+
+def test_drains_convert_what_the_table_says():
+    compiled = tilelang.compile(kernel_of(_drained_as_half, "C"), target=OLD)
+    assert compiled is not None
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "int32")):
+        with T.Kernel(1, is_npu=True) as (_, _vid), T.Scope("C"):
+            a = T.alloc_L1((64, 64), "float16")
+            c = T.alloc_L0C((64, 64), "float32")
+            T.copy(A, a)
+            T.gemm_v0(a, a, c, transpose_B=True, init=True)
+            T.barrier_all()
+            T.copy(c, C)
+
+    found = refused(kernel)
+    assert found.message == "a tile of float32 in L0C is not converted to int32 on its way out"
+    assert "QuantMode_t" in found.expected
+
+
+@T.macro
 def _vector_on_the_cube(A):
     a = T.alloc_ub((64, 64), "float16")
     T.copy(A, a)

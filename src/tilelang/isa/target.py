@@ -158,8 +158,9 @@ class Chip:
     `fp32_gemm` is the precision in which products of fp32 tiles are computed.
     `copies` are the pairs (source, destination) of memories between which a program may copy, None
     where it may between any two; `copies_source` says where that is written. Those of
-    `by_workspace` the hardware lacks: they go through a workspace in global memory. `default` marks
-    the chip that its backend's bare name means.
+    `by_workspace` the hardware lacks: they go through a workspace in global memory. `drains` are
+    the conversions (from, to) of accumulators on their way out of a cube core. `default` marks the
+    chip that its backend's bare name means.
     """
 
     name: str
@@ -183,6 +184,8 @@ class Chip:
         compare=False, default=frozenset(), repr=False
     )
     sync: SyncLimits | None = field(compare=False, default=None, repr=False)
+    drains: frozenset[tuple[str, str]] | None = field(compare=False, default=None, repr=False)
+    drains_source: str = field(compare=False, default="", repr=False)
     default: bool = field(compare=False, default=False)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,6 @@ leaves it out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.ir.ascend import Transfer
@@ -208,7 +207,8 @@ def repeated(step: Step, src: Box, a: Region, dst: Box, b: Region) -> tuple[Box,
     """As `matched`, but an extent of 1 in the source repeats along the destination."""
     if len(a.extents) == len(b.extents):
         wide = [(int_value(m), n) for m, n in zip(a.extents, b.extents, strict=True)]
-        if any(m == 1 and int_value(n) != 1 for m, n in wide):
+        fits = all(m in (1, int_value(n)) or m is None for m, n in wide)
+        if fits and any(m == 1 and int_value(n) != 1 for m, n in wide):
             axes = iter(src.axes)
             made = [
                 Axis(step.expr(n), const(0)) if m == 1 else next(axes)
@@ -315,6 +315,7 @@ def _drain(
     step: Step, stmt: Transfer, row: str, box: Box, axes: tuple[Axis, Axis], *more: Expr
 ) -> Instr:
     m = step.matrix(stmt.src, wide=FRACTAL)
+    _converts(step, stmt)
     rows, columns = axes
     if int_value(columns.stride) != 1:
         raise step.fault("layout", "the rows of the destination are not runs of neighbours")
@@ -324,6 +325,22 @@ def _drain(
         scale = Cast(scale, ONE.dtype)
     sizes = (rows.inside, columns.inside, m.tile.padded_rows, step.pitch(box, rows, align), scale)
     return step.instr(row, step.slot(box, align), m.slot, *sizes, *more, relu=stmt.relu)
+
+
+def _converts(step: Step, stmt: Transfer) -> None:
+    """Refuse a conversion that the drain has not."""
+    chip = step.shared.target.chip
+    src, dst = stmt.src.dtype, stmt.dst.dtype
+    if chip is None or chip.drains is None or (src.name, dst.name) in chip.drains:
+        return
+    ways = sorted(b for a, b in chip.drains if a == src.name)
+    raise step.fault(
+        "dtype",
+        f"a tile of {src} in L0C is not converted to {dst} on its way out",
+        expected=f"{' or '.join(ways)} ({chip.drains_source})",
+        got=str(dst),
+        help="copy it as it is, and convert it in UB",
+    )
 
 
 def _l0c_ub(step: Step, stmt: Transfer) -> Block:
@@ -408,7 +425,7 @@ def atomic(step: Step, stmt: Atomic) -> Block:
             "an atomic update of a scalar, or with the old value",
             expected="a tile in UB or L0C added to global memory",
         )
-    imm: tuple[tuple[str, Any], ...] = (("op", stmt.op.value),)
+    imm = (("op", stmt.op.value), ("dtype", str(stmt.dst.dtype)))
     on = Instr("mode.atomic", (), (), imm=imm, loc=stmt.loc)
     off = Instr("mode.atomic", (), (), imm=(("op", ""),), loc=stmt.loc)
     if step.memory(stmt.dst) is not GLOBAL:

@@ -78,7 +78,7 @@ class Machine:
 
     `paths` are those of the hardware; what a program may write is `chip.copies`. `virtual_paths`
     are copies that it may write although the hardware lacks them: they go through a workspace in
-    global memory. `fixpipe` are the conversions on the way out of L0C.
+    global memory.
     """
 
     chip: Chip
@@ -95,8 +95,6 @@ class Machine:
     virtual_paths: frozenset[Path]
     formats: Mapping[Memory, tuple[Format, ...]]
     formats_source: str
-    fixpipe: frozenset[tuple[str, str]]
-    fixpipe_source: str
 
     def has_path(self, src: Memory, dst: Memory) -> bool:
         """Whether the hardware copies from `src` to `dst` directly."""
@@ -190,6 +188,8 @@ ASCEND910B = Chip(
     copies_source=_WRITTEN_910B,
     by_workspace=frozenset((path.src, path.dst) for path in _VIRTUAL_910B),
     sync=SyncLimits(Fact(8, _EVENTS), Fact(16, _FLAGS), Fact(15, _FLAGS)),
+    drains=_FIXPIPE_BOTH,
+    drains_source=_FIXPIPE_910B,
 )
 
 ASCEND950 = Chip(
@@ -234,6 +234,8 @@ ASCEND950 = Chip(
         pair_flags=Fact(32, _PAIR_FLAGS),
         mutexes=Fact(32, _MUTEX),
     ),
+    drains=_FIXPIPE_BOTH | {("float32", "float8_e4m3fn"), ("float32", "int16")},
+    drains_source=_FIXPIPE_950,
     default=True,
 )
 
@@ -261,8 +263,6 @@ _MACHINE_910B = Machine(
         Memory.L0C: (Format.L0C,),
     },
     formats_source=_FORMATS,
-    fixpipe=_FIXPIPE_BOTH,
-    fixpipe_source=_FIXPIPE_910B,
 )
 
 _MACHINE_950 = Machine(
@@ -293,8 +293,6 @@ _MACHINE_950 = Machine(
         Memory.L0B_SCALE: (Format.SCALE,),
     },
     formats_source=_LAYOUTS,
-    fixpipe=_FIXPIPE_BOTH | {("float32", "float8_e4m3fn"), ("float32", "int16")},
-    fixpipe_source=_FIXPIPE_950,
 )
 
 CHIPS: tuple[Chip, ...] = (ASCEND910B, ASCEND950)
