@@ -73,3 +73,10 @@ def test_each_has_a_source_for_the_chip(program, compiled):
     pairs = [line.split("(")[1] for line in source.splitlines() if "asc_sync_notify" in line]
     waits = [line.split("(")[1] for line in source.splitlines() if "asc_sync_wait" in line]
     assert set(pairs) == set(waits)
+
+
+def test_without_a_target_the_dialect_runs_on_the_model_of_its_chip():
+    program = PROGRAMS[0]
+    kernel = tilelang.compile(program.kernel)
+    assert str(kernel.target) == "simulate:ascend950"
+    assert tilelang.check(program.kernel, run_with=list(program.arguments().values())) == []

@@ -23,7 +23,12 @@ from tilelang.isa.target import Target, TargetLike
 from tilelang.options import BUILT, Options, Part, ineffective, options_from
 from tilelang.runtime.kernel import Findings, JITKernel, Runner
 from tilelang.runtime.parts import check_function, native, simulated, slow_products, translate
-from tilelang.runtime.resolve import description, is_auto, resolve, resolve_adapter
+from tilelang.runtime.resolve import (
+    description,
+    is_auto,
+    resolve_adapter,
+    resolve_common,
+)
 from tilelang.runtime.trace import Trace
 from tilelang.scopes import Dialect
 from tilelang.targets import CHIPS
@@ -77,7 +82,8 @@ def compile(
     outputs = output_positions(func, out_idx)
     workspaces = _workspaces(func, workspace_idx, outputs)
     trace = Trace(func.ir.name, options)
-    auto = not _is_adapter(func) and is_auto(target, str(options.default_target))
+    common = func.ir.dialect == Dialect.COMMON.value
+    auto = common and is_auto(target, str(options.default_target))
     try:
         program, findings = _checked_program(func.ir, resolved, trace, auto=auto)
     except RecursionError:
@@ -110,7 +116,7 @@ def _resolved(
             got=f"platform={platform!r}",
             help="leave it out: `target` names the chip",
         )
-    return resolve(target, default)
+    return resolve_common(func.ir.dialect, target, default)
 
 
 def _workspaces(

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tilelang.errors import error
 from tilelang.isa.target import Target, TargetLike
+from tilelang.scopes import Dialect
 from tilelang.targets import target as parse
 
 SIMULATED = ("cuda", "ascend")
@@ -58,6 +59,15 @@ def resolve_adapter(spec: TargetLike | None, platform: str | None, default: str 
         )
     if wanted in ADAPTER_TARGETS:
         return resolve(f"simulate:{_PLATFORMS[platform or 'auto']}")
+    return resolve(spec, default)
+
+
+def resolve_common(dialect: str, spec: TargetLike | None, default: str = "auto") -> Target:
+    """As `resolve`; a kernel of the mainline Ascend dialect runs on a model of its chip where the
+    choice is left to us.
+    """
+    if dialect == Dialect.ASCEND.value and is_auto(spec, default):
+        return resolve("simulate:ascend950")
     return resolve(spec, default)
 
 
