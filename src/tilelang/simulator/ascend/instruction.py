@@ -21,7 +21,7 @@ from tilelang.ir.thread import Instr, Slot
 from tilelang.isa.instr import InstrRow, Is
 from tilelang.isa.target import Fact
 from tilelang.simulator.ascend.memories import Window
-from tilelang.targets.ascend.rows.build import PipeRow
+from tilelang.targets.ascend.rows.build import COUNTS, PipeRow
 from tilelang.targets.ascend.rows.vector import OutsideSource
 
 Places = npt.NDArray[np.int64]
@@ -67,16 +67,18 @@ class Layout:
 
 @dataclass
 class Instruction:
-    """One instruction of the text."""
+    """One instruction of the text. Of its scalars, in the order of the statement, `counts` decide
+    the views, and `data` are only computed with: for each the name and its place.
+    """
 
     row: PipeRow
     loc: Loc | None
     slots: tuple[Operand, ...]
-    names: tuple[str, ...]
+    counts: tuple[tuple[str, int], ...]
+    data: tuple[tuple[str, int], ...]
     imm: dict[str, Any]
     meaning: Callable[..., Any] | None
     layouts: dict[tuple[Any, ...], Layout] = field(default_factory=dict[tuple[Any, ...], Layout])
-    runs: int = 0
 
     @staticmethod
     def of(row: InstrRow, stmt: Instr) -> Instruction:
@@ -84,14 +86,24 @@ class Instruction:
         if not isinstance(row, PipeRow):
             raise InternalError(f"{row.name} is no instruction of an Ascend core")
         slots: list[Operand] = []
-        names: list[str] = []
+        counts: list[tuple[str, int]] = []
+        data: list[tuple[str, int]] = []
         for o, node in zip((*row.outs, *row.ins), (*stmt.outs, *stmt.ins), strict=True):
             if o.kind is Is.SLOT and isinstance(node, Slot):
                 dtype = node.array.type.numpy
                 slots.append(Operand(o.name, o.effect, o.align, dtype, node.count))
             elif isinstance(node, Expr):
-                names.append(o.name)
-        return Instruction(row, stmt.loc, tuple(slots), tuple(names), dict(stmt.imm), row.meaning)
+                kind = counts if o.dtypes == COUNTS else data
+                kind.append((o.name, len(counts) + len(data)))
+        return Instruction(
+            row,
+            stmt.loc,
+            tuple(slots),
+            tuple(counts),
+            tuple(data),
+            dict(stmt.imm),
+            row.meaning,
+        )
 
     @property
     def pipe(self) -> Pipe:
@@ -102,14 +114,18 @@ class Instruction:
         return self.row.name
 
     def layout(self, values: tuple[Any, ...]) -> Layout:
-        """The views for these scalars; the same scalars give the same views."""
-        found = self.layouts.get(values)
+        """The views for these scalars; the same counts give the same views."""
+        key = tuple(values[k] for _, k in self.counts)
+        found = self.layouts.get(key)
         if found is None:
-            found = self.layouts[values] = self._layout(values)
-        return found
+            found = self.layouts[key] = self._layout(key)
+        if not self.data:
+            return found
+        return Layout({**found.params, **{n: values[k] for n, k in self.data}}, found.views)
 
     def _layout(self, values: tuple[Any, ...]) -> Layout:
-        params = {**self.imm, **dict(zip(self.names, values, strict=True))}
+        names = (name for name, _ in self.counts)
+        params = {**self.imm, **dict(zip(names, values, strict=True))}
         strided = self.row.views(params) if self.row.views is not None else {}
         views: list[View] = []
         for slot in self.slots:

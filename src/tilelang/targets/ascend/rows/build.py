@@ -64,9 +64,13 @@ def slot(name: str, effect: Effect = R, spaces: tuple[Space, ...] = UB, **facts:
     return OperandRow(name, effect, spaces=spaces, **facts)
 
 
+COUNTS = ("int32", "int64")
+"""The dtypes of a scalar that decides which elements belong to an operand."""
+
+
 def count(name: str) -> OperandRow:
     """A number of elements, rows or the like, known when the instruction is issued."""
-    return OperandRow(name, kind=Is.VALUE, dtypes=("int32", "int64"))
+    return OperandRow(name, kind=Is.VALUE, dtypes=COUNTS)
 
 
 def counts(*names: str) -> tuple[OperandRow, ...]:
