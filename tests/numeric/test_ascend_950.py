@@ -150,3 +150,57 @@ def test_flags_of_one_vector_core_meet_in_the_cube_core():
     a = RNG.standard_normal((2, 64)).astype(np.float32)
     zeros = np.zeros_like(a)
     holds(kernel, {"W": zeros, "A": a, "C": zeros}, {"C": a[::-1]})
+
+
+def test_a_tile_of_ub_becomes_an_operand():
+    """Both vector cores write their half of A into L1 of the cube core; B is turned on its way."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((32, 48), "float16"),
+        B: T.Tensor((48, 64), "float16"),
+        C: T.Tensor((32, 64), "float32"),
+    ):
+        with T.MixedKernel(1, sids=2) as (_, sid):
+            u = T.alloc_shared((16, 48), "float16")
+            a, b = T.alloc_l1((32, 48), "float16"), T.alloc_l1((64, 48), "float16")
+            c = T.alloc_l0c((32, 64), "float32")
+            with T.Vector():
+                T.copy(A[sid * 16 : sid * 16 + 16, :], u)
+                T.ascend_set_flag("MTE2_MTE3", 0)
+                T.ascend_wait_flag("MTE2_MTE3", 0)
+                T.copy(u, a[sid * 16 : sid * 16 + 16, :])
+                T.ascend_cross_core_set_flag(2, "PIPE_MTE3", 0)
+            with T.Cube():
+                T.copy(B, b, transpose=True)
+                T.ascend_set_flag("MTE2_MTE1", 0)
+                T.ascend_wait_flag("MTE2_MTE1", 0)
+                T.ascend_cross_core_wait_flag(2, "PIPE_MTE1", 0)
+                T.gemm(a, b, c, transpose_B=True, clear_accum=True)
+                T.ascend_set_flag("M_FIX", 0)
+                T.ascend_wait_flag("M_FIX", 0)
+                T.copy(c, C)
+
+    a = RNG.standard_normal((32, 48)).astype(np.float16)
+    b = RNG.standard_normal((48, 64)).astype(np.float16)
+    wanted = a.astype(np.float32) @ b.astype(np.float32)
+    holds(kernel, {"A": a, "B": b, "C": np.zeros((32, 64), np.float32)}, {"C": wanted}, 1e-3)
+
+
+@pytest.mark.parametrize(("op", "fn"), [("add", np.add), ("max", np.maximum), ("min", np.minimum)])
+def test_stores_combine_in_atomic_mode(op, fn):
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 64), "float32"), C: T.Tensor((1, 64), "float32")):
+        with T.MixedKernel(1, sids=2) as (_, sid), T.Vector():
+            u = T.alloc_shared((1, 64), "float32")
+            T.copy(A[sid : sid + 1, :], u)
+            T.ascend_set_flag("MTE2_MTE3", 0)
+            T.ascend_wait_flag("MTE2_MTE3", 0)
+            T.set_atomic(op, "float32")
+            T.copy(u, C)
+            T.set_atomic_none()
+
+    a = RNG.standard_normal((2, 64)).astype(np.float32)
+    c = RNG.standard_normal((1, 64)).astype(np.float32)
+    wanted = fn(fn(c, a[0]), a[1]) if op != "add" else c + a[0] + a[1]
+    holds(kernel, {"A": a, "C": c}, {"C": wanted}, 1e-5)
