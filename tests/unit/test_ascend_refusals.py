@@ -278,3 +278,10 @@ def test_one_tile_has_one_order_of_fractals():
             TA.gemm(a, b, c, transpose_B=False)
 
     assert "one product takes b transposed" in refused(kernel, NEW).message
+
+
+def test_the_emulator_names_the_model_that_has_pipes():
+    made = refused(kernel_of(_event_8), "emulate:ascend950")
+    assert made.kind in ("target", "scope", "value")
+    with pytest.raises(TileError, match="simulate:ascend910b"):
+        tilelang.compile(kernel_of(_address_odd), target="emulate")

@@ -26,6 +26,19 @@ OPS = {**ops.OPS, **reduce.OPS, **products.OPS, **patches.OPS, **sparse.OPS, **s
 """The function of every node class that works on tiles."""
 
 
+def no_meaning(stmt: Stmt) -> TileError:
+    """The error for a statement of a machine's own."""
+    pipes = type(stmt).__module__.startswith("tilelang.ir.ascend")
+    return error(
+        "target",
+        f"the emulator has no meaning for {type(stmt).__name__}",
+        stmt.loc,
+        help="target='simulate:ascend910b' (or ascend950) has the cores and pipes of the chip"
+        if pipes
+        else "",
+    )
+
+
 def tile_op(u: Unit, stmt: TileOp) -> None:
     """Any operation on tiles."""
     if isinstance(stmt, Atomic) and isinstance(stmt.value, Expr) and _single(stmt.dst):
@@ -38,7 +51,7 @@ def tile_op(u: Unit, stmt: TileOp) -> None:
         return
     fn = OPS.get(type(stmt))
     if fn is None:
-        raise error("target", f"the emulator has no meaning for {type(stmt).__name__}", stmt.loc)
+        raise no_meaning(stmt)
     u.begin(*stmt.children())
     operands = [getattr(stmt, f.name) for f in stmt.fields() if f.metadata["kind"] is Kind.OPERAND]
     args = [operand(u, x) for x in operands]

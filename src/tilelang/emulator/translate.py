@@ -34,6 +34,7 @@ from tilelang.emulator import (
 from tilelang.emulator.lanes import nodes_of, roots_of, statements
 from tilelang.emulator.observe import Observer, hook, one
 from tilelang.emulator.parallel import PRIVATE, memory, parallel
+from tilelang.emulator.tiles import no_meaning
 from tilelang.emulator.unit import Frame, Unit
 from tilelang.emulator.values import Domain, Storage, Val, full_range, integer, tuple_text, value
 from tilelang.emulator.watched import Watched
@@ -237,9 +238,7 @@ def _declaration(u: Unit, stmt: Stmt) -> None:
         case Annotate():
             pass
         case _:
-            raise error(
-                "target", f"the emulator has no meaning for {type(stmt).__name__}", stmt.loc
-            )
+            raise no_meaning(stmt)
 
 
 def _let(u: Unit, stmt: Let) -> None:
