@@ -17,6 +17,7 @@ from tilelang.ir.expr import Expr, Load
 from tilelang.ir.tile import Break, For, If, Pipelined, Stmt, ThreadReturn, While
 from tilelang.language.loops import LoopFrame
 from tilelang.language.values import Value, describe
+from tilelang.scopes import Dialect
 
 
 @dataclass
@@ -99,6 +100,13 @@ class LoopHandle:
     def _of_kernel(self) -> bool:
         return self.cond is not None or isinstance(self.iterable, LoopFrame)
 
+    @property
+    def _shadows(self) -> bool:
+        """Whether a name bound in the body hides one from outside for the rest of the round, as in
+        the adapter tree, whose scripts have a scope for each loop.
+        """
+        return self.builder.dialect == Dialect.ADAPTER.value
+
     def rounds(self) -> Iterator[Any]:
         """What the rewritten `for` runs over: one round for a loop of the kernel."""
         builder = self.builder
@@ -145,7 +153,7 @@ class LoopHandle:
         self.last = pick(self.names, known)
         for name in self.carried:
             old, new = self.before.get(name, _MISSING), self.last.get(name, _MISSING)
-            if old is new or old is _MISSING or same_constant(old, new):
+            if old is new or old is _MISSING or same_constant(old, new) or self._shadows:
                 continue
             raise error(
                 "syntax",
@@ -168,7 +176,8 @@ class LoopHandle:
         if not self._of_kernel:
             return _present(name, self.last, self.loc, self.builder)
         old, new = self.before.get(name, _MISSING), self.last.get(name, _MISSING)
-        if old is new or (old is not _MISSING and same_constant(old, new)):
+        kept = old is not _MISSING and (self._shadows or same_constant(old, new))
+        if old is new or kept:
             return _present(name, self.before, self.loc, self.builder)
         why = "is bound inside a loop of the kernel, so it has no value after the loop"
         return Unusable(name, why, self.loc, self.builder)

@@ -20,7 +20,7 @@ from tilelang.language import loops
 from tilelang.language.adapter import adapter_builder
 from tilelang.language.adapter_tile import tile_of
 from tilelang.language.arguments import known, number
-from tilelang.language.buffers import BufferRef, alias, here
+from tilelang.language.buffers import BufferRef, RegionRef, alias, here
 from tilelang.language.loops import LoopFrame
 from tilelang.language.maths import ceildiv, if_then_else
 from tilelang.language.maths import min as smaller
@@ -54,6 +54,7 @@ def copy(
     tensor or of a shorter slice of it, become `pad_value`, zero without it.
     """
     builder = adapter_builder("T.copy")
+    src, dst = _first_row(src, dst), _first_row(dst, src)
     if transpose:
         a, b = _transposed(src, dst)
     elif (part := _part(src, dst)) is not None:
@@ -73,6 +74,19 @@ def copy(
             a, b, relu=bool(enable_relu), transpose=bool(transpose), pad=pad, loc=here()
         )
     )
+
+
+def _first_row(x: Any, other: Any) -> Any:
+    """Of a tile `x` beside an element of a tensor with fewer axes: its first row, or matrix."""
+    if not isinstance(other, Value) or isinstance(x, Value):
+        return x
+    near = region_of(x, "an argument of T.copy")
+    rank = region_of(other, "an argument of T.copy").buffer.rank
+    rest = len(near.extents) - rank
+    if rest <= 0 or all(int_value(e) == 1 for e in near.extents[:rest]):
+        return x
+    extents = (*[const(1)] * rest, *near.extents[rest:])
+    return RegionRef(Region(near.buffer, near.mins, extents, loc=near.loc))
 
 
 def _part(src: Any, dst: Any) -> tuple[Region, Region] | None:

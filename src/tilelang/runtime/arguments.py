@@ -7,6 +7,7 @@ parameter, what was expected and what was got.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -125,14 +126,14 @@ class Signature:
             return array
         storage = array.storage
         declared = [int_value(e) for e in p.buffer.shape]
-        shape = [n for n in declared if n is not None]
-        if len(shape) < len(declared):
-            shape = [n for n in storage.shape if n != 1]
-        rank = len(declared)
-        fits = len(shape) == rank and math.prod(shape) == storage.size
-        known = None not in declared or storage.ndim != rank
-        if not fits or not known or not storage.flags.c_contiguous:
+        if None in declared:
+            shapes = _squeezed(storage.shape, declared)
+        else:
+            shapes = {tuple(n for n in declared if n is not None)}
+        shapes = {shape for shape in shapes if math.prod(shape) == storage.size}
+        if len(shapes) != 1 or not storage.flags.c_contiguous:
             return array
+        (shape,) = shapes
         return replace(array, storage=storage.reshape(shape))
 
     def _framework(self, arrays: Sequence[Given]) -> str:
@@ -400,6 +401,17 @@ def _symbols(p: Param) -> set[Var]:
         return set()
     exprs = (*p.buffer.shape, *(p.buffer.strides or ()))
     return {n for e in exprs for n in e.walk() if isinstance(n, Var)}
+
+
+def _squeezed(shape: Sequence[int], declared: Sequence[int | None]) -> set[tuple[int, ...]]:
+    """What `shape` may be without axes of one element, where sizes are declared as in `declared`
+    (None: a symbol). Nothing where it fits as it is.
+    """
+    rank = len(declared)
+    if len(shape) <= rank:
+        return set()
+    found = {tuple(kept) for kept in itertools.combinations(shape, rank)}
+    return {s for s in found if all(m in (None, n) for n, m in zip(s, declared, strict=True))}
 
 
 def _facts(g: Given) -> list[Fact]:

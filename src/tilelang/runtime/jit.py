@@ -74,6 +74,16 @@ class JITImpl:
         return self._settings.get("pass_configs")
 
     @property
+    def target(self) -> Any:
+        """The setting of the decorator."""
+        return self._settings.get("target", "auto")
+
+    @property
+    def __jit_impl__(self) -> JITImpl:
+        """What the adapter tree's decorator keeps beside the function that it gives."""
+        return self
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings of the decorator, as `tilelang.compile` takes them."""
         return dict(self._settings)

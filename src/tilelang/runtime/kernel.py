@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from tilelang.errors import Diagnostic, InternalError, TileValueError, error
+from tilelang.errors import Diagnostic, InternalError, TileError, TileValueError, error
 from tilelang.frontend import PrimFunc
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
@@ -23,6 +23,7 @@ from tilelang.runtime.parts import (
     signature,
 )
 from tilelang.runtime.resolve import description
+from tilelang.scopes import Dialect
 
 if TYPE_CHECKING:
     from tilelang.passes.check import MemoryReport
@@ -161,11 +162,18 @@ class JITKernel:
         `simulate:ascend*` the C++ for the chip, printed from the program that the model runs.
 
         `kernel_only` is upstream's: host and kernels are one text here. With `asm` the processor's
-        assembly, made from it; ValueError on the emulator, which has none, and for a program that
-        has no form in the C++ of its chip.
+        assembly, made from it; ValueError on the emulator, which has none. A program that has no
+        form in the C++ of its chip is a ValueError too; for one of the Ascend adapter's dialect,
+        whose scripts print this at will, it is the text that the model runs, which then says so.
         """
         if not asm:
-            return device_source(self._program) or self._program.source
+            try:
+                return device_source(self._program) or self._program.source
+            except TileError as problem:
+                if self.ir.dialect != Dialect.ADAPTER.value:
+                    raise
+                said = problem.diagnostics[0].message
+                return f"# not the source for the chip: {said}\n{self._program.source}"
         text = assembly(self._program)
         if text is None:
             raise error(

@@ -5,20 +5,24 @@ memory. What leaves: the same without `Parallel`. Iterations have no order, so e
 becomes operations over all of it, in turn; a store of one element of another memory is a copy.
 Values in between take temporaries in the UB. What has no such form (indices that are computed from
 elements, conditions that are no comparison, sizes known at run time) is a loop over single
-elements, which the scalar unit carries out.
+elements, which the scalar unit carries out. Where temporaries of whole tiles do not fit, nests of
+two axes that need them go row by row.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import cast
 
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
+    Buffer,
     Cast,
     Expr,
     Load,
+    Region,
     Select,
     Unary,
     UnaryOp,
@@ -42,34 +46,63 @@ from tilelang.ir.tile import (
 )
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Effects
+from tilelang.passes.ascend.settings import Automatic, is_automatic
+from tilelang.passes.ascend.storage import ceil_to, static_shape
 from tilelang.passes.ascend.vector_values import NoVectorForm, Scratch, Tile, Values
 from tilelang.passes.build import Names, map_launches, map_statements
 from tilelang.scopes import Dialect, Memory, rows
 
 AXES = 2
 """Axes of a nest that the operations of rows and columns know."""
+BLOCK = 32
+"""Bytes: the unit in which the UB is dealt out."""
 
 
 def vectorize_parallel(fn: Function, target: Target) -> Function:
     """The function without parallel nests."""
-    del target
     names = Names(fn)
     effects = Effects(fn)
+    capacity = target.capacity(Memory.UB)
+    room = None if capacity is None else capacity.amount
+    shared = is_automatic(fn, Automatic.MEMORY)
     scope = next(r.scope for r in rows(Dialect(fn.dialect)) if r.memory is Memory.UB)
     made: list[Alloc] = []
 
     def launch(body: Block) -> Block:
+        new, scratch = vectors(body, room if shared else None)
+        if not shared and room is not None and _bytes(_allocated(scratch, new), effects) > room:
+            new, scratch = vectors(body, 0)
+        made.extend(scratch)
+        return (*scratch, *new)
+
+    def vectors(body: Block, limit: int | None) -> tuple[Block, list[Alloc]]:
         scratch = Scratch(names, scope)
 
         def one(stmt: Stmt) -> Block | None:
-            return Nest(stmt, effects, scratch).block() if isinstance(stmt, Parallel) else None
+            return (
+                Nest(stmt, effects, scratch, limit).block() if isinstance(stmt, Parallel) else None
+            )
 
-        new = map_statements(body, one)
-        made.extend(scratch.made)
-        return (*scratch.made, *new)
+        return map_statements(body, one), scratch.made
 
     out = map_launches(fn, launch)
     return with_made(out, [a.buffer.name for a in made])
+
+
+def _allocated(made: Sequence[Alloc], body: Block) -> dict[str, Buffer]:
+    found = [n for s in (*made, *body) for n in s.walk() if isinstance(n, Alloc)]
+    return {a.buffer.name: a.buffer for a in found}
+
+
+def _touched(body: Block) -> dict[str, Buffer]:
+    found = [n for s in body for n in s.walk()]
+    return {n.buffer.name: n.buffer for n in found if isinstance(n, (Region, Load, Store))}
+
+
+def _bytes(buffers: dict[str, Buffer], effects: Effects) -> int:
+    """How much of the UB these take, each with bytes of its own."""
+    ours = [b for b in buffers.values() if effects.memory(b) is Memory.UB]
+    return sum(ceil_to(math.prod(static_shape(b, b)) * b.dtype.bytes, BLOCK) for b in ours)
 
 
 def with_made(fn: Function, names: Sequence[str]) -> Function:
@@ -84,20 +117,48 @@ def with_made(fn: Function, names: Sequence[str]) -> Function:
 class Nest:
     """One parallel nest."""
 
-    def __init__(self, nest: Parallel, effects: Effects, scratch: Scratch) -> None:
+    def __init__(
+        self, nest: Parallel, effects: Effects, scratch: Scratch, limit: int | None = None
+    ) -> None:
         self.nest = nest
         self.effects = effects
         self.scratch = scratch
+        self.limit = limit
 
     def block(self) -> Block:
-        """The nest as operations on tiles, or as loops."""
+        """The nest as operations on tiles, or as loops. What needs temporaries, and more than
+        `limit` bytes in all, goes row by row.
+        """
         before = len(self.scratch.made), list(self.scratch.free)
         try:
-            return self._vectors()
+            found = self._vectors()
+            if not self._is_crowded(found):
+                return found
+            rest = self._rows
         except NoVectorForm:
-            del self.scratch.made[before[0] :]
-            self.scratch.free = before[1]
-            return self._loops()
+            rest = self._loops
+        del self.scratch.made[before[0] :]
+        self.scratch.free = before[1]
+        return rest()
+
+    def _is_crowded(self, found: Block) -> bool:
+        if self.limit is None or not self._has_rows():
+            return False
+        touched = _touched(found)
+        scratch = any(a.buffer.name in touched for a in self.scratch.made)
+        return scratch and _bytes(touched, self.effects) > self.limit
+
+    def _has_rows(self) -> bool:
+        """Whether the nest has two axes, and whole blocks of memory in each row."""
+        inner = int_value(self.nest.extents[-1])
+        return len(self.nest.vars) == AXES and inner is not None and inner % BLOCK == 0
+
+    def _rows(self) -> Block:
+        """A loop over rows, each of which is a nest of one axis."""
+        (var, inner), (extent, width) = self.nest.vars, self.nest.extents
+        row = self.nest.with_(vars=(inner,), extents=(width,))
+        body = Nest(row, self.effects, self.scratch).block()
+        return (For(var, const(0, var.dtype), extent, body, loc=self.nest.loc),)
 
     def _loops(self) -> Block:
         """Loops over single elements."""

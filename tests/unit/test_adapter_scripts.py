@@ -1,0 +1,141 @@
+"""What scripts of the Ascend adapter tree rely on around their kernels."""
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from adapter_programs import AUTO
+from tilelang.errors import TileError
+from tilelang.ir.ascend import VectorOp
+from tilelang.ir.tile import Alloc
+from tilelang.passes.ascend.explicit import explicit
+from tilelang.passes.ascend.settings import Automatic, with_automatic
+from tilelang.targets import target
+
+CHIP = target("simulate:ascend910b")
+
+
+def random(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype("f4")
+
+
+def test_a_name_bound_in_a_loop_hides_the_outer_one_for_the_rest_of_the_round():
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 64), "float"), B: T.Tensor((4, 64), "float")):
+        with T.Kernel(1, is_npu=True) as (cid, vid):
+            a = T.alloc_ub((64,), "float")
+            if vid == 0:
+                for i in T.serial(4):
+                    cid = cid + i  # noqa: PLW2901
+                    T.copy(A[cid, 0], a)
+                    for i in T.Parallel(64):  # noqa: PLW2901
+                        a[i] = a[i] + 1.0
+                    T.copy(a, B[i, 0])
+
+    a = random(4, 64)
+    found = tilelang.compile(kernel, out_idx=[1], pass_configs=AUTO)(a)
+    np.testing.assert_array_equal(found, a + np.float32(1))
+
+
+def test_an_element_of_a_tensor_with_fewer_axes_stands_for_the_first_row_of_a_tile():
+    @T.prim_func
+    def kernel(
+        X: T.Tensor((64,), "float16"), A: T.Tensor((32, 64), "float16"), Y: T.Tensor((32,), "float")
+    ):
+        with T.Kernel(1, is_npu=True) as (_cid, _vid):
+            x = T.alloc_L1((16, 64), "float16")
+            a = T.alloc_L1((32, 64), "float16")
+            y = T.alloc_L0C((16, 32), "float")
+            T.copy(X[0], x)
+            T.copy(A[0, 0], a)
+            T.gemm_v0(x, a, y, transpose_B=True, init=True)
+            T.copy(y, Y[0])
+
+    x, a = random(64).astype("f2"), random(32, 64).astype("f2")
+    found = tilelang.compile(kernel, out_idx=[2], pass_configs=AUTO)(x, a)
+    np.testing.assert_allclose(found, a.astype("f4") @ x.astype("f4"), rtol=1e-3, atol=1e-3)
+
+
+def doubled(shape):
+    @T.prim_func
+    def kernel(A: T.Tensor(shape, "float"), B: T.Tensor((4, 1, 64), "float")):
+        with T.Kernel(1, is_npu=True) as (_cid, vid):
+            a = T.alloc_ub((4, 64), "float")
+            if vid == 0:
+                T.copy(A, a)
+                T.tile.mul(a, a, 2.0)
+                T.copy(a, B)
+
+    return tilelang.compile(kernel, out_idx=[1], pass_configs=AUTO)
+
+
+@pytest.mark.parametrize("given", [(4, 1, 64), (4, 64), (1, 4, 1, 64, 1), (256,)])
+def test_an_array_of_another_shape_is_taken_for_its_storage(given):
+    a = random(*given)
+    np.testing.assert_array_equal(doubled((4, 1, 64))(a).ravel(), 2 * a.ravel())
+
+
+def test_axes_of_one_element_may_be_too_many_beside_symbols():
+    rows = T.dynamic("rows")
+    kernel = doubled((rows, 1, 64))
+    a = random(4, 1, 64)
+    for given in (a, a[None], a[..., None]):
+        np.testing.assert_array_equal(kernel(given), 2 * a)
+    for wrong in (a[:, 0], a.reshape(4, 64, 1, 1)):
+        with pytest.raises(TileError, match="dimensions"):
+            kernel(wrong)
+
+
+def test_source_without_a_form_for_the_chip_is_the_text_that_the_model_runs():
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 64), "float"), B: T.Tensor((8,), "float")):
+        with T.Kernel(1, is_npu=True) as (_cid, vid):
+            a = T.alloc_ub((8, 64), "float")
+            b = T.alloc_ub((8,), "float")
+            if vid == 0:
+                T.copy(A, a)
+                T.reduce_max(a, b, dim=-1)
+                T.tile.fill(b, B[0] + a[0, 0])
+                T.copy(b, B)
+
+    made = tilelang.compile(kernel, pass_configs=AUTO)
+    text = made.get_kernel_source()
+    assert "core." in text or "AscendC" in text
+
+
+def test_the_function_under_the_decorator_says_its_target():
+    @tilelang.jit(target="pto")
+    def maker():
+        raise AssertionError
+
+    assert maker.__jit_impl__.target == maker.target == "pto"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_nests_go_row_by_row_where_their_temporaries_do_not_fit(shared):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 256), "float"),
+        R: T.Tensor((256,), "float"),
+        B: T.Tensor((128, 256), "float"),
+    ):
+        with T.Kernel(1, is_npu=True) as (_cid, vid):
+            a = T.alloc_ub((128, 256), "float")
+            r = T.alloc_ub((256,), "float")
+            if vid == 0:
+                T.copy(A, a)
+                T.copy(R, r)
+                for i, j in T.Parallel(128, 256):
+                    a[i, j] = a[i, j] * r[j]
+                T.copy(a, B)
+
+    what = [w for w in Automatic if shared or w is not Automatic.MEMORY]
+    fn = explicit(with_automatic(kernel.ir, what), CHIP)
+    nodes = list(fn.walk())
+    assert len([n for n in nodes if isinstance(n, Alloc)]) == 2
+    assert [n.op for n in nodes if isinstance(n, VectorOp)] == ["mul"]
+    a, r = random(128, 256), random(256)
+    configs = {"tl.ascend_auto_sync": True, "tl.ascend_memory_planning": shared}
+    found = tilelang.compile(kernel, out_idx=[2], pass_configs=configs)(a, r)
+    np.testing.assert_array_equal(found, a * r)
