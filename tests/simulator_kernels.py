@@ -62,6 +62,33 @@ def product(arch: str, M=64, N=64, K=128, tiles=(64, 64, 32), stages=2, threads=
     return Subject(kernel, arch, {"A": a, "B": b}, a.astype(np.float64) @ b, 0.0)
 
 
+def tensor_memory(arch: str, M=128, N=64, K=128, depth=32, stages=2, threads=128) -> Subject:
+    """A @ B with its sums in Tensor Memory."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        Out: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(1, threads=threads):
+            a = T.alloc_shared((M, depth), "float16")
+            b = T.alloc_shared((depth, N), "float16")
+            c = T.alloc_tmem((M, N), "float32")
+            f = T.alloc_fragment((M, N), "float32")
+            for k in T.Pipelined(K // depth, num_stages=stages):
+                T.copy(A[0, k * depth], a)
+                T.copy(B[k * depth, 0], b)
+                T.gemm(a, b, c, clear_accum=k == 0)
+            T.copy(c, f)
+            T.copy(f, Out)
+
+    rng = np.random.default_rng(0)
+    a = rng.integers(-3, 4, (M, K)).astype(np.float16)
+    b = rng.integers(-3, 4, (K, N)).astype(np.float16)
+    return Subject(kernel, arch, {"A": a, "B": b}, a.astype(np.float64) @ b, 0.0)
+
+
 def attention(arch: str, length=128, depth=32, tiles=(64, 32), stages=2, threads=128) -> Subject:
     """softmax(scale * Q @ K.T) @ V, in blocks of rows."""
     BM, BN = tiles

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from simulator_faults import Fault, faults, other_ways
-from simulator_kernels import Subject, attention, product
+from simulator_kernels import Subject, attention, product, tensor_memory
 from tilelang.errors import Loc
 from tilelang.simulator.machine import Mode, Schedule
 
@@ -21,6 +21,9 @@ SUBJECTS = {
         arch, M=96, N=100, K=200, tiles=(128, 64, 32), stages=3, threads=256
     ),
 }
+EVERY = [(name, arch) for name in SUBJECTS for arch in ("sm_80", "sm_90a")]
+SUBJECTS["product in Tensor Memory"] = tensor_memory
+EVERY.append(("product in Tensor Memory", "sm_100a"))
 
 
 def runs_clean(subject: Subject, seeds: int) -> None:
@@ -31,15 +34,13 @@ def runs_clean(subject: Subject, seeds: int) -> None:
         assert subject.is_right(args), schedule
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("name", "arch"), EVERY)
 def test_nothing_is_found_in_programs_as_they_are(name, arch):
     runs_clean(SUBJECTS[name](arch), 3)
 
 
 @pytest.mark.simulate
-@pytest.mark.parametrize("name", SUBJECTS)
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("name", "arch"), EVERY)
 def test_nothing_is_found_in_fifty_schedules(name, arch):
     runs_clean(SUBJECTS[name](arch), 50)
 
@@ -88,13 +89,17 @@ def few_are_harmless(subject: Subject, step: int, most: float) -> None:
     assert len(harmless) <= most * (len(reported) + len(harmless)), [str(f) for f, _ in harmless]
 
 
-@pytest.mark.parametrize(("name", "step", "most"), [("product", 3, 0.2), ("attention", 7, 0.2)])
-def test_faults_in_synchronisation_are_reported(name, step, most):
-    few_are_harmless(SUBJECTS[name]("sm_90a"), step, most)
-
-
-def test_faults_in_copies_that_are_waited_for_in_groups():
-    few_are_harmless(SUBJECTS["product"]("sm_80"), 2, 0.2)
+@pytest.mark.parametrize(
+    ("name", "arch", "step"),
+    [
+        ("product", "sm_80", 3),
+        ("product", "sm_90a", 4),
+        ("attention", "sm_90a", 9),
+        ("product in Tensor Memory", "sm_100a", 9),
+    ],
+)
+def test_faults_in_synchronisation_are_reported(name, arch, step):
+    few_are_harmless(SUBJECTS[name](arch), step, 0.2)  # of a sample; of all, below
 
 
 def test_a_tile_of_128_rows_and_columns_takes_less_than_three_seconds():
@@ -107,6 +112,6 @@ def test_a_tile_of_128_rows_and_columns_takes_less_than_three_seconds():
 
 
 @pytest.mark.simulate
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_every_fault_is_reported(name):
-    few_are_harmless(SUBJECTS[name]("sm_90a"), 1, 0.1)
+@pytest.mark.parametrize(("name", "arch"), [e for e in EVERY if e[1] != "sm_80"])
+def test_every_fault_is_reported(name, arch):
+    few_are_harmless(SUBJECTS[name](arch), 1, 0.1)

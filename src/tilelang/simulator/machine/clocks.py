@@ -282,12 +282,16 @@ class Team:
                 missing |= (team == number) & (epoch > self.far.get(int(number), 0))
         return missing
 
-    def cause(self, observer: int, stamp: int, path: int) -> str:
-        """By what an observer knows of an access, where that is traced; empty for its own."""
-        actor = stamp >> _ACTOR & _LOW16
-        if self.via is None or stamp >> _TEAM != self.number or actor == observer:
-            return ""
-        return self.causes[int(self.via[path, observer, actor])]
+    def causes_of(self, observers: Actors | int, stamps: Stamps, path: int) -> Actors:
+        """By what observers know of accesses, as numbers of `causes`; 0 for their own, and for
+        those of other teams.
+        """
+        if self.via is None:
+            raise InternalError("the order of this team is not traced")
+        actor = (stamps >> _ACTOR) & _LOW16
+        found = self.via[path, observers, np.minimum(actor, self.count - 1)]
+        other = (actor != np.asarray(observers)) & (stamps >> _TEAM == self.number)
+        return np.where(other, found, 0).astype(np.int64)
 
     # Between teams -------------------------------------------------------------------------------
 

@@ -234,10 +234,10 @@ class Shadow:
         self, who: Who, actors: Actors | int, stamps: Stamps, sites: npt.NDArray[np.int32]
     ) -> None:
         """Note by what each pair of accesses is ordered."""
-        observers = np.broadcast_to(np.asarray(actors), stamps.shape)
-        pairs = np.stack([observers.astype(np.int64), stamps, sites.astype(np.int64)])
-        for observer, stamp, site in np.unique(pairs, axis=1).T.tolist():
-            cause = who.team.cause(observer, stamp, who.path)
+        causes = who.team.causes_of(actors, stamps, who.path)
+        keys: list[int] = np.unique(causes << 32 | sites.astype(np.int64)).tolist()
+        for key in keys:
+            cause, site = who.team.causes[key >> 32], key & 0xFFFFFFFF
             if cause:
                 self.report.orders.add((site, who.site, who.path, cause))
 
