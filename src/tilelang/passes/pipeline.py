@@ -40,6 +40,7 @@ from tilelang.passes.simt.persistent import persistent
 from tilelang.passes.simt.plain_tiles import plain_tiles
 from tilelang.passes.simt.rasterize import rasterize
 from tilelang.passes.simt.software_pipeline import software_pipeline
+from tilelang.passes.simt.split_exponentials import split_exponentials
 from tilelang.passes.simt.spread_threads import spread_threads
 from tilelang.passes.simt.switches import switched
 from tilelang.passes.simt.synchronize import synchronize
@@ -97,6 +98,7 @@ MANY_THREADS: tuple[Pass, ...] = (
     demote_fragments,  # fragments are used as registers can be
     plain_tiles,  # of tiles, only parallel nests, reductions and products of whole fragments
     spread_threads,  # what one thread does; fragments are registers; no barriers but the author's
+    split_exponentials,  # powers of two of a fragment look once whether one is subnormal
     widen_arithmetic,  # operators work on float32, float64 and whole bytes
     lower_thread_memory,  # the thread stage: flat arrays, guards, kernels
     vectorize,  # neighbouring elements are read and written as vectors; no loops in lockstep

@@ -23,6 +23,7 @@ SWITCHES = {
     "wgmma": "warpgroups multiply asynchronously",
     "overlap": "warpgroups compute while they multiply",
     "cp-async": "pipelined loops copy ahead with cp.async",
+    "exp2": "powers of two of a fragment look once whether one is subnormal",
     "memory-reuse": "shared arrays that are not needed at the same time share a place",
     "guards": "accesses outside of global arrays are kept away",
     "barriers": "threads meet where one uses what another one wrote to the author's shared arrays",
@@ -49,6 +50,7 @@ def left_out(options: Options) -> tuple[str, ...]:
 
 def _by_key(options: Options) -> Iterator[str]:
     """What upstream's keys leave out."""
+    yield from ("exp2",) if options.enable_fast_math else ()  # the compiler flushes these
     yield from ("warp-specialize",) if options.disable_warp_specialized else ()
     yield from ("tma", "tma-store") if options.disable_tma_lower else ()
     yield from ("wgmma",) if options.disable_wgmma else ()

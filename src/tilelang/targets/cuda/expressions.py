@@ -215,7 +215,8 @@ class Expressions:
             mode = str(e.params[0]) if e.params else "rn"
             text = functions.ieee(e.fn.removeprefix("ieee_"), wide, mode, inner, self.used)
             return self.narrowed(text, dtype, "" if dtype.bits == 64 else _PTX_MODES[mode])
-        text = functions.float_function(e.fn, wide, inner, self.used)
+        name = "exp2 normal" if e.fn == "exp2" and e.params == ("normal",) else e.fn
+        text = functions.float_function(name, wide, inner, self.used)
         return text if row.gives is Gives.BOOL else self.narrowed(text, dtype)
 
     def _elem(self, e: Elem) -> str:

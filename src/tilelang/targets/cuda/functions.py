@@ -58,6 +58,9 @@ def float_function(  # noqa: PLR0911 - one line for each function
                 return f"(1.0 / {args[0]})"
             used.add("frcp_approx")
             return f"tl::frcp_approx({args[0]})"
+        case "exp2 normal":
+            used.add("ex2")
+            return f"tl::ex2({args[0]})"
         case "fmul":
             return f"__{'d' if double else 'f'}mul_rn({', '.join(args)})"
         case "clamp" | "ldexp":

@@ -337,6 +337,13 @@ template <class T> __device__ T fldexp(T x, T y) {
   const T n = y != y ? T(0) : y < T(-5000) ? T(-5000) : y > T(5000) ? T(5000) : y;
   return ldexp(x, i32(n));
 }
+//- ex2
+// The result is no subnormal number.
+__device__ __forceinline__ float ex2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 //- frcp_approx
 __device__ __forceinline__ float frcp_approx(float x) {
   float y;
