@@ -554,3 +554,20 @@ def test_a_kernel_that_needs_too_much_shared_memory_is_refused_with_its_largest_
     with pytest.raises(TileError, match="needs more shared memory than a block") as found:
         gpu_program(kernel.ir)
     assert "s 262,144" in str(found.value)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_one_element_of_a_fragment_at_a_computed_place(at):
+    @T.prim_func
+    def kernel(A: T.Tensor((5, 8), "int32"), B: T.Tensor((4, 5, 8), "int32")):
+        with T.Kernel(4, threads=64) as b:
+            f = T.alloc_fragment((5, 8), "int32")
+            g = T.alloc_fragment((5, 8), "int32")
+            T.copy(A, f)
+            T.fill(g, 3)
+            T.copy(f[b : b + 1, b * 2 : b * 2 + 1], g[1:2, (b + at) % 8 : (b + at) % 8 + 1])
+            T.fill(g[b : b + 1, 7:8], -1)
+            T.transpose(f[b : b + 1, 3:4], g[4:5, b : b + 1])
+            T.copy(g, B[b, :, :])
+
+    check_gpu(kernel, A=integers(5, 8), B=np.zeros((4, 5, 8), np.int32))

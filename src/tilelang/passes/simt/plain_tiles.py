@@ -46,6 +46,7 @@ from tilelang.ir.tile import (
     Stmt,
     Store,
     TileOp,
+    Transpose,
     While,
 )
 from tilelang.isa.target import Target
@@ -120,8 +121,8 @@ class _Tiles:
         match stmt:
             case Parallel():
                 made = self.nest(stmt)
-            case Copy() | Fill() if self.by_thread(stmt):
-                made = self.own_loops(stmt)
+            case Copy() | Fill() | Transpose():
+                made = self.moved(stmt)
             case Atomic() if not is_single(stmt.dst) or isinstance(stmt.value, Region):
                 made = self.atomic(stmt)
             case Reduce():
@@ -170,6 +171,21 @@ class _Tiles:
             expected="a place that all threads reach together, with the same operands",
             help='move it out of the condition or loop, or run the kernel with target="emulate"',
         )
+
+    def moved(self, stmt: Copy | Fill | Transpose) -> Block:
+        """A copy or fill: by each thread, or of one element of a fragment, or left as it is.
+
+        One element is copied in a nest: its place may be computed, in another thread's registers.
+        """
+        if not isinstance(stmt, Transpose) and self.by_thread(stmt):
+            return self.own_loops(stmt)
+        regions = [n for n in stmt.children() if isinstance(n, Region)]
+        single = all(int_value(n) == 1 for n in stmt.dst.extents)
+        if not single or not any(self.t.is_fragment(r.buffer) for r in regions):
+            return (stmt,)
+        plain = Copy(stmt.src, stmt.dst, loc=stmt.loc) if isinstance(stmt, Transpose) else stmt
+        *checks, store = self.own_loops(plain)
+        return (*checks, *parallel((self.names.var("once", I32),), (const(1),), (store,), stmt.loc))
 
     def own_loops(self, stmt: Copy | Fill) -> Block:
         """A copy or fill by each thread."""
