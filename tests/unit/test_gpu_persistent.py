@@ -96,13 +96,14 @@ def by_hand(m, n, k, workers):
 
 
 @pytest.mark.parametrize("make", [by_loop, by_scheduler, by_hand])
-@pytest.mark.parametrize(("m", "n", "k"), [(168, 120, 72), (40, 24, 8)])
+@pytest.mark.parametrize(("m", "n", "k"), [(264, 120, 72), (40, 24, 8)])
 def test_the_producer_runs_ahead_over_tiles(make, m, n, k):
     args = {"A": integers(m, k), "B": integers(k, n), "C": np.zeros((m, n), np.float32)}
-    program = check_gpu(make(m, n, k, 3), **args)
+    program = check_gpu(make(m, n, k, 2), **args)
     rows = rows_of(program)
     assert "cp.async.bulk.tensor.2d.load" in rows
-    assert "cp.async.bulk.tensor.2d.store" in rows
+    # Threads store the only tile of a block; how many a scheduler gives is not known.
+    assert ("cp.async.bulk.tensor.2d.store" in rows) == (m > 64 or make is by_scheduler)
     assert any("2 stages of tensor copies" in t for t in notes(program))
 
 
@@ -185,18 +186,18 @@ def plain(m, n, k, *, more=None, threads=256, stages=2):
 
 
 @pytest.mark.parametrize("swizzled", [False, True])
-@pytest.mark.parametrize("k", [8, 104])
-def test_blocks_of_a_product_take_tiles_in_turn(swizzled, k):
+@pytest.mark.parametrize(("k", "cores"), [(8, 1), (104, 1), (104, 4)])
+def test_blocks_of_a_product_take_tiles_in_turn(swizzled, k, cores):
     m, n = 200, 136
     more = (lambda: T.use_swizzle(2)) if swizzled else None
     args = {"A": integers(m, k), "B": integers(n, k), "C": np.zeros((m, n), np.float16)}
-    program = check_gpu(plain(m, n, k, more=more), target=few_cores(4), **args)
-    assert "4 blocks take 6 tiles in turn" in notes(program)
+    program = check_gpu(plain(m, n, k, more=more), target=few_cores(cores), **args)
+    assert f"{cores} blocks take 6 tiles in turn" in notes(program)
     (kernel,) = kernels_of(program)
-    assert [e.value for e in kernel.grid] == [4]
-    assert "cp.async.bulk.tensor.2d.store" in rows_of(program)
+    assert [e.value for e in kernel.grid] == [cores]
+    assert ("cp.async.bulk.tensor.2d.store" in rows_of(program)) == (cores == 1)
     apart = check_gpu(
-        plain(m, n, k, more=more), target=few_cores(4), without=("persistent",), **args
+        plain(m, n, k, more=more), target=few_cores(cores), without=("persistent",), **args
     )
     assert not any("in turn" in t for t in notes(apart))
 

@@ -9,10 +9,12 @@ shared memory around it, and the report says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from tilelang.ir.affine import bounds
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
@@ -26,6 +28,7 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
+from tilelang.ir.interval import interval
 from tilelang.ir.node import Node
 from tilelang.ir.tile import (
     Alloc,
@@ -34,12 +37,14 @@ from tilelang.ir.tile import (
     Block,
     For,
     If,
+    Launch,
     Let,
     LoopKind,
     Parallel,
     Stmt,
     Store,
     StoreVector,
+    While,
 )
 from tilelang.layout.placement import conflict_free
 from tilelang.layout.spread import Digit, Spread
@@ -49,6 +54,7 @@ from tilelang.passes.build import (
     compare,
     loops_over,
     map_statements,
+    minus,
     place,
     plus,
     serial,
@@ -176,6 +182,20 @@ def walk(t: Threads, spread: Spread, hint: str = "i") -> Walk:
     return Walk(spread, index, part, [(d, v) for d, v in loops if d.size > 1])
 
 
+FEWEST_ROUNDS = 4
+"""With fewer results one after the other, threads store them sooner than tensor copies do."""
+
+
+def _rounds(loop: Stmt, launch: Launch) -> float:
+    """The most rounds of a loop, as far as they are known."""
+    if not isinstance(loop, For):
+        return 1 if not isinstance(loop, While) else math.inf
+    sizes = {v: int_value(e) for v, e in zip(launch.vars, launch.grid, strict=True)}
+    ranges = {v: interval(0, n - 1) for v, n in sizes.items() if n}
+    most = bounds(minus(loop.stop, loop.start), ranges).hi
+    return math.inf if most is None or loop.step is not None else most
+
+
 class Nests:
     """Writes the nests of one launch."""
 
@@ -192,8 +212,18 @@ class Nests:
         self.outside: list[Stmt] = []
         self.later: list[Block] = []
         self.depth = 0
+        self.rounds: float = 1
         self.t = storage.threads
         self.names = storage.threads.names
+
+    @contextmanager
+    def inside(self, stmt: Stmt) -> Generator[None]:
+        """What is written of the bodies of a statement."""
+        depth, rounds = self.depth, self.rounds
+        self.depth += isinstance(stmt, (For, While))
+        self.rounds *= _rounds(stmt, self.t.launch)
+        yield
+        self.depth, self.rounds = depth, rounds
 
     def lower(self, stmt: Parallel) -> Block:
         """A nest as what one thread does."""
@@ -288,14 +318,13 @@ class Nests:
         there = tuple(fresh[v.name] for v in stmt.vars)
         second = Store(store.buffer, at, Load(stage, there), loc=store.loc)
         nest = Parallel(there, stmt.extents, (second,), loc=loc)
-        found = Result(nest, second, stage).boxes(self.t) if self.tensor_stores else None
+        worth = self.tensor_stores and self.rounds >= FEWEST_ROUNDS
+        found = Result(nest, second, stage).boxes(self.t) if worth else None
         if found is not None:
             self.t.note("stored", f"{store.buffer.name} by tensor copies", loc)
             handed = self.handed_over(found, nest)
             made = (Alloc(stage, loc=loc), *found.lies())
-            if not self.depth:
-                return (*made, *self.lower(first), *handed)
-            # In a loop the tile of a round is waited for only when it is written again.
+            # The tile of a round is waited for only when it is written again.
             self.outside += made
             return (have_been_read(nest), *self.lower(first), *handed)
         return (
@@ -311,7 +340,7 @@ class Nests:
         return (
             Issue("fence.proxy.async", (), (), loc=stmt.loc),
             Issue("barrier.sync", (), (), imm=imm, loc=stmt.loc),
-            *handed_over(found, self.t, stmt, waits=not self.depth),
+            *handed_over(found, self.t, stmt, waits=False),
         )
 
     def around(self, body: Block) -> Block:

@@ -518,10 +518,8 @@ class _Part:
             inside = apart or self.varying.node(stmt.cond)
         else:
             inside = apart or self.varying.head(stmt) or self.varying.leaves_apart(stmt.body)
-        loop = isinstance(stmt, (For, While))
-        self.nests.depth += loop
-        lowered = map_bodies(stmt, lambda b: self.block(b, apart=inside))
-        self.nests.depth -= loop
+        with self.nests.inside(stmt):
+            lowered = map_bodies(stmt, lambda b: self.block(b, apart=inside))
         return (self.loaded(lowered),)
 
     def barrier(self, stmt: SyncThreads | SyncWarp) -> Stmt:
