@@ -357,6 +357,7 @@ def test_parameters_may_be_declared_in_the_body():
                 B[b, i] = A[b, i] + n
         return B
 
+    assert main.attrs["tilelang_out_idx"] == [-1]
     a = np.arange(24, dtype=np.int32).reshape(4, 6)
     np.testing.assert_array_equal(tilelang.compile(main, target="cpu")(a, 3), a + 3)
     with pytest.raises(TileError, match="parameter A of fn has no annotation"):

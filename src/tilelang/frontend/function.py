@@ -46,8 +46,14 @@ class PrimFunc:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """The attributes of the function; `global_symbol` is its name."""
-        return {"global_symbol": self.ir.name, **dict(self.ir.attrs)}
+        """The attributes of the function; `global_symbol` is its name. What the author sets inside
+        of it, and the positions of its outputs from the end, stand under upstream's names too.
+        """
+        own = dict(self.ir.attrs)
+        found = {f"tilelang_{k}": own[k] for k in ("pass_configs", "compile_flags") if k in own}
+        if self.ir.outputs:
+            found["tilelang_out_idx"] = [n - len(self.ir.params) for n in self.ir.outputs]
+        return {"global_symbol": self.ir.name, **own, **found}
 
     def with_attr(self, key: str, value: Any) -> PrimFunc:
         """A copy with one attribute set; `global_symbol` renames the function."""
