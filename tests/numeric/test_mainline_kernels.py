@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilelang
+import tilelang.ascend.language as T
 from mainline_kernels import programs
 from tilelang.simulator.machine import Schedule
 
@@ -73,6 +74,27 @@ def test_each_has_a_source_for_the_chip(program, compiled):
     pairs = [line.split("(")[1] for line in source.splitlines() if "asc_sync_notify" in line]
     waits = [line.split("(")[1] for line in source.splitlines() if "asc_sync_wait" in line]
     assert set(pairs) == set(waits)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_the_checks_find_nothing(program):
+    assert tilelang.check(program.kernel) == []
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_blocks_that_store_one_tile_race_unless_the_atomic_mode_is_on(ended):
+    @T.prim_func
+    def kernel(A: T.Tensor((4, 64), "float32"), C: T.Tensor((64,), "float32")):
+        with T.Kernel(4) as bx:
+            a = T.alloc_shared((64,), "float32")
+            T.copy(A[bx, 0], a)
+            T.set_atomic("add", "float32")
+            if ended:
+                T.set_atomic_none()
+            T.copy(a, C)
+            T.set_atomic_none()
+
+    assert [d.kind for d in tilelang.check(kernel)] == ["race"] * ended
 
 
 def test_without_a_target_the_dialect_runs_on_the_model_of_its_chip():

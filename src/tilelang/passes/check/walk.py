@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from tilelang.dtypes import DType
 from tilelang.errors import Loc
 from tilelang.ir.affine import is_stable
+from tilelang.ir.ascend import AtomicMode
 from tilelang.ir.bounds import Env
 from tilelang.ir.expr import (
     BOOL,
@@ -105,7 +106,8 @@ class Place:
 
     `certain` says that the statement runs whenever its guards hold: no `break`, `while` or early
     return decides about it. `lets` are the values of the names that are defined here and do not
-    depend on memory, in terms of axes and symbolic sizes.
+    depend on memory, in terms of axes and symbolic sizes. `combines` says that stores to global
+    memory add to what is there, or are the larger or smaller one (`AtomicMode`).
     """
 
     env: Env
@@ -115,6 +117,7 @@ class Place:
     path: tuple[Stmt, ...] = ()
     lets: Mapping[Var, Expr] = field(default_factory=dict[Var, Expr])
     certain: bool = True
+    combines: bool = False
 
     def of_kind(self, kind: AxisKind) -> tuple[Axis, ...]:
         """The axes of one kind."""
@@ -171,7 +174,8 @@ class Touch:
     @property
     def atomic(self) -> bool:
         """Whether the access is atomic."""
-        return bool(self.effect & Effect.ATOMIC)
+        combined = self.place.combines and self.writes and self.buffer.scope == "global"
+        return combined or bool(self.effect & Effect.ATOMIC)
 
 
 # Statements --------------------------------------------------------------------------------------
@@ -256,6 +260,8 @@ def _after(stmt: Stmt, place: Place) -> Place:
         case Assume() | Assert():
             guard = _plain(Guard(stmt.cond, why=Why.STATED), place)
             return replace(place, env=env, guards=(*place.guards, guard))
+        case AtomicMode():
+            return replace(place, env=env, combines=stmt.op != "")
         case If(orelse=()) if len(stmt.then) == 1 and isinstance(stmt.then[0], _LEAVES):
             why = Why.ENDED if isinstance(stmt.then[0], ThreadReturn) else Why.LEFT
             guard = _plain(Guard(stmt.cond, holds=False, why=why), place)
