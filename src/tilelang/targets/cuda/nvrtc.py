@@ -23,7 +23,8 @@ from tilelang.errors import InternalError, Loc, TileError, error
 EXTRA = "tilewright[cuda]"
 
 # Unused names are usual in generated code: a parameter of a row, a value that only a guard needs.
-_SUPPRESSED = ("177", "550")
+# Registers that a product clears itself are its operands without having been set.
+_SUPPRESSED = ("177", "549", "550")
 
 
 @dataclass(frozen=True)
