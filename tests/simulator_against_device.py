@@ -165,6 +165,7 @@ def listed(x: Any) -> list[Any]:
 
 
 if __name__ == "__main__":
+    simulator_build.CHIP = "sm_90a"
     wanted = [w for w in sys.argv[1:] if not w.startswith("-")] or ["rows", "products", "examples"]
     print("| what | compared | equal in every bit | largest difference, ulp |\n|---|---|---|---|")
     for word in wanted:

@@ -21,6 +21,10 @@ LARGEST = 1 << 22
 """Multiplications of the largest product that is tried."""
 
 
+CHIP = ""
+"""Whose sums are taken; exact ones without."""
+
+
 def device_arch() -> str:
     """The architecture that is modelled."""
     return "sm_90a"
@@ -29,7 +33,7 @@ def device_arch() -> str:
 def built(program: Program, *, fmad: bool = False) -> SimulatedProgram:
     """The program, translated; products and sums are never contracted."""
     del fmad
-    return SimulatedProgram(program, ROWS)
+    return SimulatedProgram(program, ROWS, CHIP)
 
 
 def run(

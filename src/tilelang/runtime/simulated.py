@@ -36,7 +36,7 @@ def _modelled(program: Program, target: Target) -> Model:
         return AscendProgram(program, target.chip)
     if target.backend != "cuda":
         raise InternalError(f"there is no model of {target}")
-    return SimulatedProgram(program, ROWS)
+    return SimulatedProgram(program, ROWS, "" if target.chip is None else target.chip.name)
 
 
 class Simulated:

@@ -16,6 +16,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import InternalError, Loc, TileIndexError, TileRuntimeError, error
 from tilelang.simulator.gpu.arrays import Window
 from tilelang.simulator.gpu.barriers import Mbarrier, NamedBarrier, Phases
+from tilelang.simulator.gpu.sums import Sums, exact
 from tilelang.simulator.machine import Clocks, Edge, Memory, Report, Scheduler, Shadow, Team
 
 GENERIC, ASYNC = 0, 1
@@ -41,13 +42,16 @@ class Grid:
 
 @dataclass
 class Machine:
-    """One launch: what all its blocks see. `checked` says that accesses are looked at."""
+    """One launch: what all its blocks see. `checked` says that accesses are looked at, `sums` is
+    how matrix units add.
+    """
 
     report: Report
     clocks: Clocks
     scheduler: Scheduler
     memories: list[Memory]
     checked: bool = True
+    sums: Sums = exact
     grid: Grid = field(default_factory=Grid)
     printed: list[str] = field(default_factory=list[str])
     edges: dict[tuple[int, int], Edge] = field(default_factory=dict[tuple[int, int], Edge])

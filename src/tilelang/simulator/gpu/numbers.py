@@ -57,11 +57,3 @@ def narrowed(x: Values, name: str) -> Values:
     dtype = dtype_of(name)
     wide = "float64" if dtype.is_float else "int64"
     return converter(DType(wide), dtype)(x)
-
-
-def multiply_add(c: Values | None, a: Values, b: Values, types: tuple[str, str, str]) -> Values:
-    """`c + a @ b.T` as elements of the type of D: c (..., m, n), a (..., m, k), b (..., n, k) as
-    numbers. `types` are those of D, A and B. Exact, and rounded once.
-    """
-    total = a @ b.swapaxes(-1, -2)
-    return narrowed(total if c is None else total + c, types[0])

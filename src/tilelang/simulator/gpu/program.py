@@ -43,6 +43,7 @@ from tilelang.simulator.gpu.block import GLOBAL_WINDOW, Machine
 from tilelang.simulator.gpu.expressions import Expressions
 from tilelang.simulator.gpu.launch import Prepared, launch, prepare
 from tilelang.simulator.gpu.maps import TensorView
+from tilelang.simulator.gpu.sums import OF_CHIP, exact
 from tilelang.simulator.gpu.tensor_memory import clocks_of
 from tilelang.simulator.machine import Memory, Report, Schedule, Scheduler, Shadow
 from tilelang.simulator.machine.report import Site
@@ -56,12 +57,15 @@ Order = tuple[Site, Site, int, str]
 
 
 class SimulatedProgram:
-    """A program with its kernels translated. `run` is one call."""
+    """A program with its kernels translated. `run` is one call. `chip` is whose matrix units add,
+    where that is known; without it sums are exact.
+    """
 
     native: ClassVar[bool] = False
 
-    def __init__(self, program: Program, rows: Rows) -> None:
+    def __init__(self, program: Program, rows: Rows, chip: str = "") -> None:
         self.program = program
+        self.sums = OF_CHIP.get(chip, exact)
         self.prepared: dict[str, Prepared] = {k.name: prepare(k, rows) for k in kernels_of(program)}
         self.written = _written(program)
 
@@ -208,7 +212,8 @@ class _Call:
         self.report.begin(prepared.code.sites)
         clocks = clocks_of(stmt)
         clocks.traced = self.traced
-        machine = Machine(self.report, clocks, Scheduler(self.schedule), self.memories)
+        scheduler = Scheduler(self.schedule)
+        machine = Machine(self.report, clocks, scheduler, self.memories, sums=self.of.sums)
         grid = [int(self.value(e)) for e in stmt.grid]
         given = {p.name: self.names[p.name] for p in stmt.params if p.name in self.names}
         given |= {p.name: None for p in stmt.params if p.name not in given}

@@ -1,7 +1,6 @@
 """Products of a warp (mma.sync), and the loads and stores of their operands.
 
-PTX ISA 9.0: "mma", "ldmatrix", "stmatrix". A product is exact, added to what was there, and rounded
-once; hardware adds in parts, so its floats may differ in the last places.
+PTX ISA 9.0: "mma", "ldmatrix", "stmatrix". How a product is added is the machine's (`sums`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 
 import numpy as np
 
-from tilelang.simulator.gpu import fragments, numbers
+from tilelang.simulator.gpu import fragments
 from tilelang.simulator.gpu.arrays import Mask, Place, Values, Window
 from tilelang.simulator.gpu.block import WARP
 from tilelang.simulator.gpu.numbers import dtype_of, widened
@@ -34,7 +33,7 @@ def mma(use: Use) -> None:
     right = _matrix(b, fragments.operand_b(k, n, bits), (k, n), tb).swapaxes(1, 2)
     place = fragments.result(m, n)
     before = _matrix(d, place, (m, n), td)
-    total = numbers.multiply_add(before, left, right, (td, ta, tb))
+    total = use.group.block.machine.sums(before, left, right, (td, ta, tb), "mma")
     # (warps, elements, lanes) -> (elements, lanes of the group)
     use.write(0, total[:, place[0], place[1]].transpose(1, 0, 2).reshape(len(d), -1))
 

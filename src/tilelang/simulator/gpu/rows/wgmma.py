@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.simulator.gpu import fragments, numbers
+from tilelang.simulator.gpu import fragments
 from tilelang.simulator.gpu.arrays import Place, Registers, Values
 from tilelang.simulator.gpu.arrays import Use as InUse
 from tilelang.simulator.gpu.block import ASYNC, WARP
@@ -199,7 +199,8 @@ class _Work:
         if keep:
             before = np.zeros((64, s.n), left.dtype)
             before[place] = widened(regs, s.d)
-        regs[...] = numbers.multiply_add(before, left, right, (s.d, s.a, s.b))[place]
+        add = self.use.group.block.machine.sums
+        regs[...] = add(before, left, right, (s.d, s.a, s.b), "wgmma")[place]
         for actor in self.actors:
             team.end(actor)
 

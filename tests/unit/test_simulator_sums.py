@@ -1,0 +1,66 @@
+"""How matrix units add: exactly, and as an H200 does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilelang.simulator.gpu.numbers import dtype_of, narrowed, widened
+from tilelang.simulator.gpu.sums import exact, hopper
+
+RANDOM = np.random.default_rng(1)
+
+
+def drawn(shape, name):
+    return widened(RANDOM.normal(size=shape).astype(np.float32).astype(dtype_of(name).numpy), name)
+
+
+def test_integers_are_exact_and_wrap():
+    a = np.full((1, 4), 127, np.int64)
+    c = np.array([[2**31 - 1]])
+    for add in (exact, hopper):
+        assert add(c, a, a, ("s32", "s8", "s8"), "wgmma")[0, 0] == 2**31 - 1 + 4 * 127**2 - 2**32
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "e4m3"])
+def test_small_integers_are_exact_on_both(name):
+    a, b = (RANDOM.integers(-3, 4, (8, 16)).astype(np.float64) for _ in range(2))
+    types = ("f32", name, name)
+    want = (a @ b.T).astype(np.float32)
+    for add in (exact, hopper):
+        np.testing.assert_array_equal(add(None, a, b, types, "wgmma"), want)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "tf32"])
+def test_the_difference_is_at_most_a_place_of_the_largest_addend(name):
+    a, b, c = drawn((16, 16), name), drawn((8, 16), name), drawn((16, 8), "f32")
+    types = ("f32", name, name)
+    mine, theirs = (add(c, a, b, types, "wgmma").astype(np.float64) for add in (exact, hopper))
+    largest = np.maximum(np.abs(a[:, None] * b[None]).max(axis=2), np.abs(c))
+    assert (np.abs(mine - theirs) <= 2 * 2.0**-23 * 2.0 ** np.floor(np.log2(largest) + 1)).all()
+
+
+def test_what_is_below_the_places_is_cut_off():
+    """25 places below the leading one are kept of each addend; 13 of fp8."""
+    ones = np.ones((1, 1))
+    for name, places in (("f16", 25), ("e4m3", 13)):
+        for step, kept in ((places, True), (places + 1, False)):
+            c = np.array([[-1 + 2.0**-step]]) if name == "f16" else np.array([[-1 - 2.0**-step]])
+            found = hopper(c, ones, ones, ("f32", name, name), "wgmma")[0, 0]
+            lost = 0.0 if name == "e4m3" else 2.0**-places
+            assert found == ((1 + c)[0, 0] if kept else lost), (name, step)
+
+
+def test_what_is_no_number_stays_so():
+    a = np.array([[np.inf, 1.0]])
+    for add in (exact, hopper):
+        with np.errstate(all="ignore"):
+            found = add(None, a, np.array([[1.0, 1.0], [0.0, 1.0]]), ("f32", "f16", "f16"), "mma")
+        assert np.isposinf(found[0, 0]) and np.isnan(found[0, 1])
+
+
+def test_fp16_results_are_rounded_to_nearest():
+    a, b = np.ones((1, 1)), np.array([[1 + 2.0**-10]])
+    c = np.array([[2.0**-11]])
+    want = narrowed(np.array([1 + 2.0**-10 + 2.0**-11]), "f16")[0]
+    assert hopper(c, a, b, ("f16", "f16", "f16"), "wgmma")[0, 0] == want
