@@ -29,6 +29,8 @@ FOLDERS = ("examples", "testing/python")
 # Tests of chips and targets that are not NVIDIA's, and of an extension of upstream's for vLLM.
 LEFT_OUT = ("testing/python/amd", "testing/python/metal", "testing/python/webgpu")
 LEFT_OUT += ("examples/bitnet-1.58b", "examples/amd", "examples/deepseek_mla/amd")
+REASON = 110
+"""Characters of a reason in the table."""
 OUTCOMES = {
     "passed": "its own checks hold",
     "skipped": "the test skips itself",
@@ -124,7 +126,7 @@ def keep(out: Path, found: list[Row]) -> None:
     """Write the table; rows of tests that did not run now stay."""
     lines = out.read_text().splitlines()[2:] if out.exists() else []
     table = {line.split("\t")[0]: line for line in lines}
-    table |= {r.test: f"{r.test}\t{r.outcome}\t{r.reason}" for r in found}
+    table |= {r.test: f"{r.test}\t{r.outcome}\t{r.reason[:REASON]}" for r in found}
     head = [f"# {len(table)} tests on a CUDA device", "test\toutcome\treason"]
     out.write_text("\n".join([*head, *(table[t] for t in sorted(table))]) + "\n")
 
