@@ -40,7 +40,7 @@ def exact(c: Values | None, a: Values, b: Values, types: Types, family: str) -> 
 
 
 def hopper(c: Values | None, a: Values, b: Values, types: Types, family: str) -> Values:
-    """As an H200 adds. Integers and fp64 are exact; so are fp8 of `mma` here, which is not known."""
+    """As an H200 adds. Integers and fp64 are exact, and fp8 of `mma`, whose way is not known."""
     td, ta, tb = types
     known = ta in _LOWEST and td in ("f16", "f32") and not (family == "mma" and ta in _NARROW)
     if not known:
