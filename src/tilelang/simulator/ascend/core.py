@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileIndexError, TileRuntimeError, error
 from tilelang.ir.ascend import Core as Kind
 from tilelang.ir.ascend import VectorFunction
@@ -104,10 +103,6 @@ class CoreBase:
             )
         return start
 
-    def value_of(self, window: Window, index: int) -> Any:
-        """An element as a scalar of the text."""
-        return native(window.elements[index], DType(window.dtype.name))
-
     # Instructions --------------------------------------------------------------------------------
 
     def places(self, i: Instruction, layout: Layout, operands: tuple[Any, ...]) -> Places:
@@ -145,7 +140,7 @@ class CoreBase:
 
     def print_element(self, window: Window, index: int, imm: dict[str, Any]) -> None:
         """Print one element."""
-        print(f"{imm['message']} {imm['buffer']}[{index}] = {self.value_of(window, index)}".strip())
+        print(f"{imm['message']} {imm['buffer']}[{index}] = {window.scalar(index)}".strip())
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class InOrderCore(CoreBase):
     def load(self, window: Window, index: int, loc: Loc | None) -> Any:
         """An element, by the scalar unit."""
         self.element(window, index, loc)
-        return self.value_of(window, index)
+        return window.scalar(index)
 
     def store(self, window: Window, index: int, value: Any, loc: Loc | None) -> None:
         """Write an element."""

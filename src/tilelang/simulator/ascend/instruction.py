@@ -115,7 +115,7 @@ class Instruction:
 
     def layout(self, values: tuple[Any, ...]) -> Layout:
         """The views for these scalars; the same counts give the same views."""
-        key = tuple(values[k] for _, k in self.counts)
+        key = values if not self.data else tuple([values[k] for _, k in self.counts])
         found = self.layouts.get(key)
         if found is None:
             found = self.layouts[key] = self._layout(key)

@@ -30,6 +30,11 @@ class Window:
     dtype: np.dtype[Any]
     _typed: npt.NDArray[Any] | None = None
 
+    def scalar(self, index: int) -> Any:
+        """An element as the scalar unit has it: a NumPy scalar for floats, else a Python number."""
+        found = self.elements[index]
+        return found.item() if self.dtype.kind in "iub" else found
+
     @property
     def elements(self) -> npt.NDArray[Any]:
         """The elements from the first one to the end of the memory."""

@@ -234,7 +234,7 @@ class QueuedCore(CoreBase):
     def load(self, window: Window, index: int, loc: Loc | None) -> Any:
         """An element, by the scalar unit."""
         self.touch(window, self.element(window, index, loc), loc, writes=False)
-        return self.value_of(window, index)
+        return window.scalar(index)
 
     def store(self, window: Window, index: int, value: Any, loc: Loc | None) -> None:
         """Write an element."""

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from tilelang.dtypes import DType
-from tilelang.dtypes.convert import converter
+from tilelang.dtypes.convert import Converter, converter
 from tilelang.targets.ascend.rows.build import Array
 
+_FLOAT32 = DType("float32")
 _FLOAT_MODES = {
     "": "rn",
     "CAST_NONE": "rn",
@@ -82,17 +83,24 @@ def _to_odd(x: Array, src: DType, dst: DType) -> Array:
     return np.where(exact, words, words | 1).astype(words.dtype).view(dst.numpy)
 
 
+@cache
+def _widened(dtype: np.dtype[Any]) -> tuple[Converter, Converter] | None:
+    """The way into float32 and back, for floats that are narrower."""
+    kind = of_numpy(dtype)
+    if not kind.is_float or dtype.itemsize >= _FLOAT32.numpy.itemsize:
+        return None
+    return converter(kind, _FLOAT32), converter(_FLOAT32, kind)
+
+
 def computed(fn: Callable[..., Any], dtype: np.dtype[Any], *args: Any) -> Array:
     """`fn` of operands of `dtype`, computed there, or in float32 for narrower floats, and rounded
-    once. Division of integers by zero and the like are values, not warnings.
+    once.
     """
-    kind = of_numpy(dtype)
-    with np.errstate(all="ignore"):
-        if not kind.is_float or dtype.itemsize >= 4:
-            return np.asarray(fn(*args), dtype)
-        wide = converter(kind, DType("float32"))
-        made = np.asarray(fn(*(wide(np.asarray(a, dtype)) for a in args)), np.float32)
-        return converter(DType("float32"), kind)(made)
+    ways = _widened(dtype)
+    if ways is None:
+        return np.asarray(fn(*args), dtype)
+    wide, narrow = ways
+    return narrow(np.asarray(fn(*(wide(np.asarray(a, dtype)) for a in args)), np.float32))
 
 
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
