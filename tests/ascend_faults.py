@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tilelang.ir.expr import const
+from tilelang.ir.expr import const, int_value
 from tilelang.ir.node import Kind
 from tilelang.ir.thread import Instr, Program
 from tilelang.ir.tile import Stmt
@@ -117,3 +117,37 @@ def faults(program: Program) -> Iterator[Fault]:
             if made is not None:
                 pipes = "-".join(str(v) for _, v in at.imm)
                 yield Fault(f"{number}:{at.row}:{pipes} {name}", made, at)
+
+
+PITCHES = ("src_pitch", "dst_pitch", "a_pitch", "b_pitch", "nz_rows", "c_rows")
+
+
+def wrong_pitches(program: Program) -> Iterator[Fault]:
+    """Every program in which one tile of several rows has its rows too far apart."""
+    found = [n for n in program.walk() if isinstance(n, Instr) and n.row in ROWS]
+    for number, at in enumerate(found):
+        names = [o.name for o in ROWS[at.row].ins]
+        given = dict(zip(names, at.ins, strict=True))
+        if int_value(given.get("rows", const(2))) == 1:
+            continue
+        for k, name in enumerate(names):
+            if name in PITCHES:
+                wider = const((int_value(at.ins[k]) or 0) + 16, at.ins[k].dtype)
+                changed_at = at.with_(ins=(*at.ins[:k], wider, *at.ins[k + 1 :]))
+                yield Fault(
+                    f"{number}:{at.row} {name}", _with(program, number, changed_at), changed_at
+                )
+
+
+def _with(program: Program, number: int, new: Instr) -> Program:
+    """The program with its `number`-th instruction replaced."""
+    left = [number]
+
+    def one(node: Any) -> Any:
+        if isinstance(node, Instr) and node.row in ROWS:
+            left[0] -= 1
+            if left[0] == -1:
+                return new
+        return None
+
+    return program.rewrite(one)

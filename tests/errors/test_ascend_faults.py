@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilelang.language as T
-from ascend_faults import faults
+from ascend_faults import faults, wrong_pitches
 from ascend_kernels import add_ping_pong, cases
 from tilelang.passes.pipeline import lower
 from tilelang.simulator.ascend import AscendProgram
@@ -86,6 +86,19 @@ def test_planted_faults_are_reported(name):
         assert not found or any(d.loc is not None for d in found), fault.name
     assert planted > 3
     assert harmless <= planted / 10
+
+
+@pytest.mark.parametrize("name", ["add_cut", "gemm_cut", "gemm_l0_tn", "gemm_relu"])
+def test_wrong_pitches_show(name):
+    """Rows that are too far apart are outside, unwritten, in a race, or the numbers are wrong."""
+    case = next(c for c in cases() if c.name == name)
+    planted = 0
+    for fault in wrong_pitches(lower(case.kernel.ir, NATIVE)):
+        planted += 1
+        args = case.arguments()
+        found = AscendProgram(fault.program, TARGET.chip).check(args, Schedule())
+        assert found or not right(case, args), fault.name
+    assert planted > 2
 
 
 def findings(kernel, **args):
