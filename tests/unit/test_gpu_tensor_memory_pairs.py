@@ -110,6 +110,43 @@ def test_machine_code_of_a_pair(arch):
     assert all(r.spill_stores == 0 for r in made.resources.values())
 
 
+def test_the_left_operands_of_a_pair_lie_in_tensor_memory():
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((256, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((256, 64), "float32"),
+    ):
+        with T.ClusterKernel(2, threads=128, cluster_dims=2) as bx:
+            f, out = T.alloc_fragment((128, 64), "float16"), T.alloc_fragment((128, 64), "float32")
+            b = T.alloc_shared((32, 64), "float16")
+            a, c = T.alloc_tmem((128, 64), "float16"), T.alloc_tmem((128, 64), "float32")
+            done = T.alloc_cluster_barrier([1])
+            ready = T.alloc_cluster_barrier([256])
+            T.copy(A[bx * 128, 0], f)
+            T.copy(f, a)
+            T.copy(B[bx * 32, 0], b)
+            T.fence_proxy_async()
+            T.mbarrier_arrive(ready, 0)
+            if T.block_rank_in_cluster() == 0:
+                T.mbarrier_wait_parity(ready, 0)
+                T.tcgen05_gemm(
+                    a, b, c, transpose_B=True, mbar=done, use_2cta=True, clear_accum=True
+                )
+            T.mbarrier_wait_parity(done, 0)
+            T.copy(c, out)
+            T.copy(out, C[bx * 128, 0])
+
+    program = check_blackwell(
+        kernel,
+        seeds=2,
+        A=numbers(256, 64, dtype="float16"),
+        B=numbers(64, 64, dtype="float16"),
+        C=np.zeros((256, 64), "f4"),
+    )
+    assert "tcgen05.mma.cta2.f16.ts" in {n.row for n in program.walk() if isinstance(n, Instr)}
+
+
 def begun(rows, columns, block):
     """Tiles, dealt out to pairs of blocks."""
     tiles = T.PersistentTileScheduler(rows, columns, cluster_size=2)

@@ -424,15 +424,16 @@ class _Product(_Work):
     def both(self, actor: int) -> Steps:
         """A product of a pair: each block has its rows of a and d, and half of b."""
         use, blocks, kind = self.use, self.blocks, self.kind
-        if use.facts.parts[-1] == "ts" or kind.startswith("mx"):
-            raise use.refused("is a product of a pair with scales, or with A in Tensor Memory")
+        if kind.startswith("mx"):
+            raise use.refused("is a product of a pair with scales")
         told = instruction(self.word(3), kind, 2)
         rows, n = told.m // 2, told.n // 2
         keep = bool(use.value(len(use.ins) - 1)[self.lane])
-        a, b = (
-            [self._operand(k, many, name, told.across[k - 1], actor, x) for x in blocks]
-            for k, many, name in ((1, rows, told.a), (2, n, told.b))
-        )
+        if use.facts.parts[-1] == "ts":
+            a = [self._tensor_operand(told, actor, x) for x in blocks]
+        else:
+            a = [self._operand(1, rows, told.a, told.across[0], actor, x) for x in blocks]
+        b = [self._operand(2, n, told.b, told.across[1], actor, x) for x in blocks]
         right = np.concatenate(b)
         lane, column = result_places(told.m, told.n, 2)
         who, size = self.who(actor, USABLE), dtype_of(told.d).bits // 8
@@ -473,13 +474,18 @@ class _Product(_Work):
             raw = nibbles.reshape(rows, 2 * DEPTH_BYTES, 1)
         return widened(np.ascontiguousarray(raw).view(dtype.numpy)[..., 0], name)
 
-    def _tensor_operand(self, told: Instruction, actor: int) -> Values:
+    def _tensor_operand(self, told: Instruction, actor: int, block: Block | None = None) -> Values:
         """A in Tensor Memory: rows as those of the result, elements packed along the columns."""
-        dtype = dtype_of(told.a)
-        cells = DEPTH_BYTES // 4
-        lane, column = result_places(told.m, cells, 1)
-        at = self.tensor.places(lane, column + (self.word(1) & COLUMN_BITS), self.use.loc)
-        words = np.ascontiguousarray(self.tensor.read(at, self.who(actor, USABLE)))
+        dtype, cells = dtype_of(told.a), DEPTH_BYTES // 4
+        tensor = self.tensor if block is None else tensor_memory(block)
+        rows = told.m if block is None else told.m // 2
+        if block is not None and rows != LANES:
+            raise self.use.refused(
+                "is a product of a pair of 64 rows each, with A in Tensor Memory"
+            )
+        lane, column = result_places(rows, cells, 1)
+        at = tensor.places(lane, column + (self.word(1) & COLUMN_BITS), self.use.loc)
+        words = np.ascontiguousarray(tensor.read(at, self.who(actor, USABLE)))
         return widened(words.view(dtype.numpy), told.a)
 
     def _scales(
