@@ -38,6 +38,7 @@ from tilelang.ir.tile import (
 )
 from tilelang.passes.accesses import wide_size
 from tilelang.passes.build import times
+from tilelang.scopes import Memory
 
 MOST_BYTES = 1 << 47
 """No process has more memory: it is what the addresses of the machines of today reach."""
@@ -118,3 +119,24 @@ def addressed(fn: Function) -> set[str]:
         elif isinstance(node, AddressOf):
             found.add(node.buffer.name)
     return found
+
+
+def in_registers(
+    memory: Memory, b: Buffer, count: int, *, static: set[str] | None, addressed: set[str]
+) -> bool:
+    """Whether a buffer can be in registers, which have no computed index.
+
+    `static` are the arrays of many threads whose indices are known, None for one thread a block.
+    """
+    if memory is Memory.FRAGMENT:
+        return static is not None
+    if static is not None and memory is Memory.LOCAL:
+        return b.name in static
+    return memory in (Memory.LOCAL, Memory.VAR) and count == 1 and b.name not in addressed
+
+
+def shared_align(size: int) -> int:
+    """The alignment of a shared array: that of the widest access that it is large enough for;
+    tiles begin where a swizzle of 128 bytes begins, others where a tensor copy may begin.
+    """
+    return 1024 if size >= 1024 else 128 if size >= 128 else 16

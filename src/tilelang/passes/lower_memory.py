@@ -79,9 +79,11 @@ from tilelang.layout.placement import Placement
 from tilelang.passes.accesses import Accesses, Place, wide_size
 from tilelang.passes.buffers import (
     addressed,
+    in_registers,
     room_for,
     scalar_count,
     scalar_shape,
+    shared_align,
     statically_indexed,
 )
 from tilelang.passes.build import (
@@ -423,7 +425,7 @@ class Lowering:
         space = self.space(memory, b, count)
         align = ON_CHIP_ALIGN if space is Space.SHARED else 0
         if self.many and align:
-            align = self.shared_align(count * b.dtype.bytes)
+            align = shared_align(count * b.dtype.bytes)
         elif self.many and space is Space.LOCAL and b.name in self.addressed:
             align = ON_CHIP_ALIGN  # the author's device code may read it by vectors
         array = Array(b.name, b.dtype.base, const(count), space=space, align=align)
@@ -449,7 +451,8 @@ class Lowering:
         """
         if memory is Memory.TMEM:
             return Space.TENSOR
-        if self.in_registers(memory, b, count):
+        static = self.static if self.many else None
+        if in_registers(memory, b, count, static=static, addressed=self.addressed):
             return Space.REGISTER
         if memory not in (Memory.LOCAL, Memory.VAR):
             return Space.SHARED
@@ -460,21 +463,6 @@ class Lowering:
             return Space.SHARED
         self.on_stack += size
         return Space.LOCAL
-
-    def in_registers(self, memory: Memory, b: Buffer, count: int) -> bool:
-        """Whether a buffer can be in registers, which have no computed index."""
-        if memory is Memory.FRAGMENT:
-            return self.many
-        single = count == 1 and b.name not in self.addressed
-        if self.many and memory is Memory.LOCAL:
-            return b.name in self.static
-        return memory in (Memory.LOCAL, Memory.VAR) and single
-
-    def shared_align(self, size: int) -> int:
-        """The alignment of a shared array: that of the widest access that it is large enough for;
-        tiles begin where a swizzle of 128 bytes begins, others where a tensor copy may begin.
-        """
-        return 1024 if size >= 1024 else 128 if size >= 128 else 16
 
     def view(self, stmt: View, env: Env) -> Block:
         """A second name: the same array where the element size is the same, else one at an
@@ -656,9 +644,7 @@ def _prefetched(maps: Collection[TensorMap], threads: Sequence[Var]) -> Block:
 
 def _min_blocks(body: Block) -> int:
     """How many blocks the author wants an SM to hold."""
-    found = [
-        s.values[0] for s in body if isinstance(s, Annotate) and s.kind == "min_blocks_per_sm"
-    ]
+    found = [s.values[0] for s in body if isinstance(s, Annotate) and s.kind == "min_blocks_per_sm"]
     return max(found, default=0)
 
 
