@@ -10,7 +10,7 @@ part where all of them hold and the edges (`passes/split_loops.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import cast
 
 from tilelang.dtypes import DType, const_value
@@ -89,16 +89,17 @@ from tilelang.passes.buffers import (
 from tilelang.passes.build import (
     Names,
     as_type,
-    both,
     compare,
     minus,
     plus,
     serial,
+    statements,
     times,
     unsupported,
 )
 from tilelang.passes.check.program import op_name
 from tilelang.passes.issue import PLACEMENT, Issue, Span, TensorBox
+from tilelang.passes.kernel_facts import captured, launch_attrs, min_blocks, prefetched
 from tilelang.passes.simt.switches import is_off
 from tilelang.passes.split_loops import Splitter
 from tilelang.scopes import Dialect, Memory, memory_of
@@ -234,12 +235,12 @@ class Lowering:
         }
         body = tuple(substituted(s, zeros) for s in stmt.body)
         workspaces = [
-            s for s in _statements(body) if isinstance(s, Alloc) and self.is_global(s.buffer)
+            s for s in statements(body) if isinstance(s, Alloc) and self.is_global(s.buffer)
         ]
         before = tuple(d for w in workspaces for d in self.alloc(w, env))
         self.maps = {}
         lowered = self.block(body, inside)
-        lowered = (*_prefetched(self.maps.values(), thread_vars), *lowered)
+        lowered = (*prefetched(self.maps.values(), thread_vars), *lowered)
         before = (*before, *(MakeTensorMap(m, loc=stmt.loc) for m in self.maps.values()))
         grid = tuple(simplify(e, env) for e in stmt.grid)
         kernel = Kernel(
@@ -251,8 +252,8 @@ class Lowering:
             thread_vars,
             lowered,
             cluster=stmt.cluster if self.many else (),
-            attrs=_attrs(lowered),
-            min_blocks=_min_blocks(stmt.body),
+            attrs=launch_attrs(lowered),
+            min_blocks=min_blocks(stmt.body),
             loc=stmt.loc,
         )
         order = [p.name for p in self.fn.params] + [v.name for v in self.fn.dynamic]
@@ -272,7 +273,7 @@ class Lowering:
 
     def annotated(self, body: Block) -> None:
         """Take in the safe values that the author gave, and the placements that passes chose."""
-        for stmt in _statements(body):
+        for stmt in statements(body):
             if not isinstance(stmt, Annotate):
                 continue
             if stmt.kind == PLACEMENT:
@@ -634,37 +635,6 @@ class Lowering:
 # Parts -------------------------------------------------------------------------------------------
 
 
-def _prefetched(maps: Collection[TensorMap], threads: Sequence[Var]) -> Block:
-    """The first thread fetches tensor maps, which otherwise the first copy would wait for."""
-    if not maps:
-        return ()
-    first = both(compare(BinaryOp.EQ, v, 0) for v in threads)
-    return (If(first, tuple(Instr("prefetch.tensormap", (), (m,)) for m in maps)),)
-
-
-def _min_blocks(body: Block) -> int:
-    """How many blocks the author wants an SM to hold."""
-    found = [s.values[0] for s in body if isinstance(s, Annotate) and s.kind == "min_blocks_per_sm"]
-    return max(found, default=0)
-
-
-def _attrs(body: Block) -> tuple[tuple[str, bool], ...]:
-    """What a launch has to allow for: all blocks at the same time, or a beginning before the kernel
-    in front has ended.
-    """
-    rows = {s.row for s in _statements(body) if isinstance(s, Instr)}
-    found = (("cooperative", "grid.sync"), ("pdl", "griddepcontrol.wait"))
-    return tuple((name, True) for name, row in found if row in rows)
-
-
-def _statements(body: Block) -> Iterator[Stmt]:
-    for stmt in body:
-        yield stmt
-        for child in stmt.children():
-            if isinstance(child, Stmt):
-                yield from _statements((child,))
-
-
 def substituted(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
     """A statement with variables replaced, also in the shapes of the buffers that it names."""
     if not values:
@@ -674,27 +644,3 @@ def substituted(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
         return values.get(node.name) if isinstance(node, Var) else None
 
     return stmt.rewrite(one)
-
-
-def captured(kernel: Kernel, order: Sequence[str] = ()) -> tuple[Array | Var | TensorMap, ...]:
-    """What the body of a kernel uses from outside: arrays first, then scalars, in the given order
-    of names, the rest by first use.
-    """
-    inside: set[str] = {v.name for v in (*kernel.vars, *kernel.thread_vars)}
-    used: dict[str, Array | Var | TensorMap] = {}
-    stack: list[Node] = list(reversed(kernel.body))
-    while stack:
-        node = stack.pop()
-        for thing in node.defined():
-            if isinstance(thing, (Array, Var, TensorMap)):
-                inside.add(thing.name)
-                stack.extend(thing.children())
-        if isinstance(node, (Array, Var, TensorMap)):
-            used.setdefault(node.name, node)
-            if isinstance(node, Array):
-                continue
-        stack.extend(reversed(node.children()))
-    found = [n for name, n in used.items() if name not in inside]
-    rank = {name: k for k, name in enumerate(order)}
-    last = len(rank)
-    return tuple(sorted(found, key=lambda n: (not isinstance(n, Array), rank.get(n.name, last))))
