@@ -278,3 +278,23 @@ def test_warps_that_may_wait_for_each_other_go_apart():
         [0],
         [1],
     ]
+
+
+def test_an_index_of_a_threads_own_memory_is_checked():
+    @T.prim_func
+    def kernel(I: T.Tensor((32,), "int32"), A: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            x = T.alloc_local((4,), "int32")
+            for k in T.serial(4):
+                x[k] = k
+            A[tx] = x[I[tx]]  # of its own
+
+    index = np.arange(32, dtype=np.int32) % 4
+    made, a = tilelang.compile(kernel, target=HOPPER), np.zeros(32, np.int32)
+    made(index, a)
+    np.testing.assert_array_equal(a, index)
+    index[9] = -1
+    with pytest.raises(TileIndexError, match=r"outside of x(.|\n)*got: -1") as found:
+        made(index, a)
+    assert found.value.diagnostics[0].loc.line == line_of("# of its own")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilelang.dtypes import DType
+from tilelang.errors import TileIndexError, error
 from tilelang.simulator.machine import Agent, Memory, Report
 
 Values = npt.NDArray[Any]
@@ -84,30 +85,43 @@ class Use:
 class Local:
     """An array of each lane with addresses: any lane may use any index."""
 
-    def __init__(self, name: str, dtype: DType, size: int, lanes: int) -> None:
+    def __init__(self, name: str, dtype: DType, size: int, lanes: int, report: Report) -> None:
         self.name = name
         self.dtype = dtype
+        self.report = report
         self.data: Values = fresh((size, lanes), dtype)
         self._lanes = np.arange(lanes)
 
-    def _places(self, index: Any, count: int) -> tuple[Any, Any]:
+    def places(self, index: Any, count: int, mask: Mask | None, site: int) -> tuple[Any, Any]:
+        """The places of elements; an index outside is an error, but of lanes that are not there."""
         at = np.broadcast_to(np.asarray(index, np.int64), self._lanes.shape)
         inside = np.clip(at, 0, max(0, len(self.data) - count))
+        wrong = (at != inside) if mask is None else (at != inside) & mask
+        if wrong.any():
+            place = self.report.sites[site]
+            raise error(
+                "bounds",
+                f"an access outside of {self.name}",
+                place.loc,
+                cls=TileIndexError,
+                label=place.what,
+                expected=f"0 to {len(self.data) - 1}",
+                got=str(int(at[np.argmax(wrong)])),
+            )
         return inside + np.arange(count)[:, None], self._lanes
 
-    def read(self, index: Any, lanes: int, mask: Mask | None) -> Values:
+    def read(self, index: Any, lanes: int, mask: Mask | None, site: int) -> Values:
         """Neighbouring elements, (lanes of the vector, lanes of the group); a scalar has one axis.
 
         Lanes outside of the mask get anything.
         """
-        del mask
-        found = self.data[self._places(index, lanes)]
+        found = self.data[self.places(index, lanes, mask, site)]
         return found if lanes > 1 else found[0]
 
-    def write(self, index: Any, value: Any, mask: Mask | None) -> None:
+    def write(self, index: Any, value: Any, mask: Mask | None, site: int) -> None:
         """Set neighbouring elements."""
         parts = np.asarray(value) if np.ndim(value) == 2 else np.asarray(value)[None]
-        rows, lanes = self._places(index, len(parts))
+        rows, lanes = self.places(index, len(parts), mask, site)
         values = np.broadcast_to(parts, rows.shape)
         if mask is None:
             self.data[rows, lanes] = values

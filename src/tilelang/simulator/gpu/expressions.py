@@ -170,7 +170,7 @@ def _elem(x: Expressions, e: Elem, mask: str) -> str:
             return f"{array}.data[{index}]"
         return f"{array}.data[{index}:{index} + {lanes}]"
     if e.array.space is Space.LOCAL:
-        return f"{array}.read({index}, {lanes}, {mask})"
+        return f"{array}.read({index}, {lanes}, {mask}, {x.access(e.array, 'reads')})"
     site = x.access(e.array, "reads")
     return f"g.load({array}, {index}, {lanes}, {mask}, {site})"
 

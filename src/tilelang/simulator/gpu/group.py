@@ -141,7 +141,7 @@ class Group:
 
     def local(self, name: str, dtype: DType, size: int) -> Local:
         """A new array of each lane."""
-        return Local(name, dtype, size, self.count)
+        return Local(name, dtype, size, self.count, self.report)
 
     def where(self, window: Window, index: Any, count: int, mask: Mask | None, site: int) -> Values:
         """The byte addresses of elements, for the lanes of a mask. An index outside is an error."""
@@ -208,7 +208,7 @@ class Group:
             first = int(place.index)
             return array.data[first : first + place.count]
         if isinstance(array, Local):
-            found = array.read(place.index, place.count, mask)
+            found = array.read(place.index, place.count, mask, site)
         else:
             found = self.load(array, place.index, place.count, mask, site)
         return found.reshape(place.count, self.count)
@@ -219,7 +219,7 @@ class Group:
         if isinstance(array, Registers):
             array.watched_write(int(place.index), values, mask, site)
         elif isinstance(array, Local):
-            array.write(place.index, values, mask)
+            array.write(place.index, values, mask, site)
         else:
             self.store(array, place.index, values, mask, site)
 

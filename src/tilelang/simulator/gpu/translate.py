@@ -184,7 +184,8 @@ class _Kernel:
                 raise self.refused(f"{array.space.value} memory", stmt.loc)
         self.writer.line(f"{name} = {made}")
         if stmt.init is not None:
-            self.writer.line(f"{name}.write(0, {self.of(stmt.init, mask)}, {mask})")
+            site = f", {self.x.access(array, 'writes')}" if array.space is Space.LOCAL else ""
+            self.writer.line(f"{name}.write(0, {self.of(stmt.init, mask)}, {mask}{site})")
 
     def at(self, stmt: At, mask: str, loop: str | None) -> None:
         """A name for memory at an address."""
@@ -206,8 +207,11 @@ class _Kernel:
             case Space.REGISTER if stmt.array.name in self.x.watched:
                 site = self.x.access(stmt.array, "writes")
                 self.writer.line(f"{array}.watched_write({index}, {value}, {mask}, {site})")
-            case Space.REGISTER | Space.LOCAL:
+            case Space.REGISTER:
                 self.writer.line(f"{array}.write({index}, {value}, {mask})")
+            case Space.LOCAL:
+                site = self.x.access(stmt.array, "writes")
+                self.writer.line(f"{array}.write({index}, {value}, {mask}, {site})")
             case _:
                 site = self.x.access(stmt.array, "writes")
                 self.writer.line(f"g.store({array}, {index}, {value}, {mask}, {site})")

@@ -42,6 +42,8 @@ def _apply(use: Use, target: Values, given: Any, dtype: Any) -> Any:
 def _in_registers(use: Use, array: Registers | Local, index: Any, given: Values | None) -> Values:
     olds = np.zeros(use.group.count, array.dtype.numpy)
     at = use.group.each(index, np.int64)
+    if isinstance(array, Local):
+        array.places(at, 1, use.mask, use.facts.sites[0])
     for lane in use.lanes:
         cell = array.data[int(at[lane]) : int(at[lane]) + 1, lane]
         olds[lane] = _apply(use, cell, None if given is None else given[lane], array.dtype)
