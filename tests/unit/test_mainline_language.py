@@ -188,3 +188,19 @@ def test_what_a_vector_function_writes_in_part_keeps_the_rest():
         row[16 * k : 16 * k + 16] = a[k, :16]
         wanted[k] = row
     np.testing.assert_array_equal(c, wanted)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_number_of_a_vector_core_and_how_many_take_part(cores):
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 64), "float32"), C: T.Tensor((2, 64), "float32")):
+        with T.Kernel(1), T.Vector(vector=cores) as sid:
+            a = T.alloc_shared((64,), "float32")
+            T.copy(A[sid, 0], a)
+            T.copy(a, C[sid, 0])
+
+    a = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
+    c = np.zeros_like(a)
+    assert tilelang.check(kernel, MODEL, [a, c]) == []
+    np.testing.assert_array_equal(c[:cores], a[:cores])
+    assert (c[cores:] == 0).all()

@@ -26,7 +26,7 @@ from tilelang.ir.ascend import (
     VectorFunction,
     WaitFlag,
 )
-from tilelang.ir.expr import Buffer, Load, Var, const
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Load, Var, const
 from tilelang.ir.node import Kind, flat
 from tilelang.ir.simplify import substitute
 from tilelang.ir.tile import (
@@ -39,6 +39,7 @@ from tilelang.ir.tile import (
     Continue,
     For,
     Function,
+    If,
     Launch,
     Let,
     Pipelined,
@@ -241,7 +242,14 @@ class Kept:
             foreign = [a for a in self.effects.agents(each) if a.core is not self.core]
             if foreign and isinstance(each, TileOp):
                 raise self._misplaced(each, foreign[0].core)
-        return stmt.body
+        number = self.split.launch.thread_vars[0]
+        body = stmt.body
+        if stmt.sub is not None:
+            body = tuple(substitute(s, {stmt.sub: number}) for s in body)
+        if stmt.core is Core.VECTOR and stmt.subs == 1:
+            first = Binary(BinaryOp.EQ, number, const(0))
+            return (If(first, body, loc=stmt.loc),)
+        return body
 
     def _misplaced(self, stmt: Stmt, core: Core) -> TileError:
         return error(
