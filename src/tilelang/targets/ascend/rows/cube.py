@@ -62,8 +62,10 @@ def inner_first(outer: int, inner: int, c0: int) -> Strided:
 
 
 def _read(x: Array, outer: int, inner: int) -> Array:
+    """A tile as a matrix; floats in float32, in which the product is computed."""
     o, i, rows, c0 = x.shape
-    return x.transpose(0, 2, 1, 3).reshape(o * rows, i * c0)[:outer, :inner]
+    wide = x if x.dtype == np.int8 else x.astype(np.float32)  # as it lies in memory
+    return wide.transpose(0, 2, 1, 3).reshape(o * rows, i * c0)[:outer, :inner]
 
 
 def _write(x: Array, matrix: Array) -> None:
@@ -115,7 +117,7 @@ def product(a: Array, b: Array, hf32: bool = False) -> Array:
     if a.dtype == np.int8:
         wide = np.float32 if a.shape[1] << 14 < _EXACT else np.float64
         return (a.astype(wide) @ b.astype(wide).T).astype(np.int64).astype(np.int32)
-    a, b = a.astype(np.float32), b.astype(np.float32)
+    a, b = a.astype(np.float32, copy=False), b.astype(np.float32, copy=False)
     return _cut(a) @ _cut(b).T if hf32 else a @ b.T
 
 
@@ -139,11 +141,14 @@ def _mad(orders: tuple[Order, Order]) -> PipeRow:
     def meaning(c: Array, a: Array, b: Array, init: Any, **p: Any) -> tuple[()]:
         m, n, k = p["m"], p["n"], p["k"]
         made = product(_read(a, m, k), _read(b, n, k), bool(p.get("hf32")))
-        blocks = np.zeros((m, c.shape[0] * FRACTAL), made.dtype)
-        blocks[:, :n] = made
-        tile = blocks.reshape(m, c.shape[0], FRACTAL).transpose(1, 0, 2)
-        with np.errstate(all="ignore"):
-            c[...] = tile if init else c + tile
+        wide = c.shape[0] * FRACTAL
+        if wide != n:
+            made = np.concatenate([made, np.zeros((m, wide - n), made.dtype)], axis=1)
+        tile = made.reshape(m, c.shape[0], FRACTAL).transpose(1, 0, 2)
+        if init:
+            c[...] = tile
+        else:
+            np.add(c, tile, out=c)
         return ()
 
     return PipeRow(
