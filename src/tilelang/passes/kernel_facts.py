@@ -44,9 +44,13 @@ def captured(kernel: Kernel, order: Sequence[str] = ()) -> tuple[Array | Var | T
     """
     inside: set[str] = {v.name for v in (*kernel.vars, *kernel.thread_vars)}
     used: dict[str, Array | Var | TensorMap] = {}
+    seen: set[int] = set()
     stack: list[Node] = list(reversed(kernel.body))
     while stack:
         node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         for thing in node.defined():
             if isinstance(thing, (Array, Var, TensorMap)):
                 inside.add(thing.name)
