@@ -456,6 +456,31 @@ def test_a_tile_is_given_back_after_the_wait_of_the_author(stages, late):
         assert bool(declined) == late
 
 
+@pytest.mark.parametrize(("deep", "each"), [(64, 16), (128, 32)])
+def test_slices_within_a_swizzled_row_at_the_place_of_a_loop(deep, each):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, deep), "bfloat16"),
+        B: T.Tensor((64, deep), "bfloat16"),
+        C: T.Tensor((128, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((128, deep), "bfloat16"), T.alloc_shared((64, deep), "bfloat16")
+            c, out = T.alloc_tmem((128, 64), "float32"), T.alloc_fragment((128, 64), "float32")
+            done = T.alloc_barrier(1)
+            T.copy(A, a)
+            T.copy(B, b)
+            for k in T.serial(0, deep, each):
+                left, right = a[:, k : k + each], b[:, k : k + each]
+                T.tcgen05_gemm(left, right, c, transpose_B=True, mbar=done, clear_accum=k == 0)
+                T.mbarrier_wait_parity(done, k // each % 2)
+            T.copy(c, out)
+            T.copy(out, C)
+
+    a, b = numbers(128, deep, dtype="bfloat16"), numbers(64, deep, dtype="bfloat16")
+    check_blackwell(kernel, A=a, B=b, C=np.zeros((128, 64), "f4"))
+
+
 def test_attention_with_its_sums_in_tensor_memory():
     rows, deep, each = 128, 64, 64
 

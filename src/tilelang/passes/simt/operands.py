@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilelang.ir.affine import bounds
+from tilelang.ir.affine import Ranges, bounds
 from tilelang.ir.expr import (
     BinaryOp,
     Expr,
     Region,
     Select,
+    Var,
     const,
     int_value,
 )
-from tilelang.ir.tile import Alloc, Block, Gemm, Parallel, Stmt, Store
+from tilelang.ir.interval import Interval, interval
+from tilelang.ir.tile import Alloc, Block, For, Gemm, Parallel, Stmt, Store
 from tilelang.layout.placement import GROUP, Placement, paneled
 from tilelang.passes.build import compare, element, literal, static_extents
+from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import Threads, static_shape
 from tilelang.scopes import Memory
 
@@ -76,7 +79,7 @@ def operand(region: Region, t: Threads, *, turned: bool) -> Operand | str:
         return found
     if turned and region.dtype.bits == 32:
         return f"32-bit elements of {region.buffer.name} lie along M or N"
-    why = next(_origin_faults(region, found, turned=turned), None)
+    why = next(_origin_faults(region, found, _strides(t), turned=turned), None)
     return why or Operand(region, found, turned)
 
 
@@ -96,13 +99,26 @@ def _placement(region: Region, t: Threads) -> Placement | str:
     return found
 
 
-def _origin_faults(region: Region, p: Placement, *, turned: bool) -> Iterator[str]:
+def _strides(t: Threads) -> Ranges:
+    """What is known of the variables of loops that go on by more than 1."""
+    out: dict[Var, Interval] = {}
+    for s in statements(t.launch.body):
+        if isinstance(s, For) and s.step is not None:
+            start, step = int_value(s.start), int_value(s.step)
+            if start is not None and step is not None and step > 1:
+                out[s.var] = interval(start, None, step, start % step)
+    return out
+
+
+def _origin_faults(region: Region, p: Placement, ranges: Ranges, *, turned: bool) -> Iterator[str]:
     """Why a descriptor cannot begin where a part does."""
     deep = p.panel if turned else DEPTH_BITS // region.dtype.bits
-    low = region.mins[-1]
-    step = deep if int_value(low) is not None else p.panel
+    low, wide = region.mins[-1], (static_extents(region) or (p.panel,))[-1]
+    # A part that begins at a place known at run time only lies in one panel.
+    within = wide if not turned and p.panel % wide == 0 and wide % deep == 0 else p.panel
+    step = deep if int_value(low) is not None else within
     for at, unit, axis in ((region.mins[-2], 8, "row"), (low, step, "column")):
-        if not bounds(at, {}).divisible_by(unit):
+        if not bounds(at, ranges).divisible_by(unit):
             yield f"the first {axis} of the part of {region.buffer.name} is no multiple of {unit}"
 
 
