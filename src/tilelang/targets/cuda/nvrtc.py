@@ -50,6 +50,7 @@ class Flags:
             f"--fmad={str(self.fmad).lower()}",
             "--generate-line-info",
             "--ptxas-options=-v",
+            "--no-cache",  # what its cache gives back comes without ptxas's messages
             f"--diag-suppress={','.join(_SUPPRESSED)}",
         ]
         out += ["--use_fast_math"] if self.fast_math else []
