@@ -6,6 +6,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from adapter_programs import AUTO
+from tilelang import autotuner
 from tilelang.errors import TileError
 from tilelang.ir.ascend import VectorOp
 from tilelang.ir.tile import Alloc
@@ -139,3 +140,34 @@ def test_nests_go_row_by_row_where_their_temporaries_do_not_fit(shared):
     configs = {"tl.ascend_auto_sync": True, "tl.ascend_memory_planning": shared}
     found = tilelang.compile(kernel, out_idx=[2], pass_configs=configs)(a, r)
     np.testing.assert_array_equal(found, a * r)
+
+
+def test_a_tile_of_one_element_fills_another():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float"), B: T.Tensor((64,), "float")):
+        with T.Kernel(1, is_npu=True) as (_cid, vid):
+            a = T.alloc_ub((64,), "float")
+            total = T.alloc_ub((1,), "float")
+            if vid == 0:
+                T.copy(A, a)
+                T.reduce_sum(a, total, dim=-1)
+                T.tile.fill(a, total)
+                T.copy(a, B)
+
+    a = random(64)
+    found = tilelang.compile(kernel, out_idx=[1], pass_configs=AUTO)(a)
+    np.testing.assert_allclose(found, np.full(64, a.sum()), rtol=1e-5)
+
+
+def test_configurations_may_take_the_arguments_of_the_kernel_as_two():
+    def pairs(args, kwargs=None):
+        return [{"rows": args[0] + len(kwargs or {})}]
+
+    def plain(size, extra=0):
+        return [{"rows": size + extra}]
+
+    for configs in (pairs, plain):
+        tuned = autotuner._listed(configs, (4, 5, 6) if configs is pairs else (4,), {})
+        assert tuned == [{"rows": 4}]
+    with pytest.raises(TypeError):
+        autotuner._listed(plain, (1, 2, 3), {})

@@ -177,13 +177,30 @@ def _reference(plan: Plan, kernel: JITKernel) -> float | None:
 
 
 def _listed(configs: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Config]:
-    made: Any = configs(*args, **kwargs) if callable(configs) else configs
+    made: Any = _called(configs, args, kwargs) if callable(configs) else configs
     listed: list[Config] = [dict(c) for c in made]
     if not listed:
         raise error(
             "option", "an empty list of configurations", cls=TileValueError, expected="one or more"
         )
     return listed
+
+
+def _called(configs: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What the author's function gives for the arguments of the kernel; one that does not take them
+    is given them as a tuple and a mapping, as in the Ascend adapter tree.
+    """
+    pair = tuple(args), dict(kwargs)
+    whole = _takes(configs, *pair) and not _takes(configs, *args, **kwargs)
+    return configs(*pair) if whole else configs(*args, **kwargs)
+
+
+def _takes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    try:
+        inspect.signature(fn).bind(*args, **kwargs)
+    except (TypeError, ValueError):  # ValueError: it has no signature
+        return False
+    return True
 
 
 PASS_CONFIGS = "pass_configs"

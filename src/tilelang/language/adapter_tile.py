@@ -14,7 +14,7 @@ from typing import Any
 from tilelang.dtypes import DType
 from tilelang.errors import TileError, error
 from tilelang.ir import ascend, tile
-from tilelang.ir.expr import Binary, BinaryOp, Expr, Region, const, int_value
+from tilelang.ir.expr import Binary, BinaryOp, Expr, Load, Region, const, int_value
 from tilelang.ir.simplify import equal, simplify
 from tilelang.language.adapter import adapter_builder
 from tilelang.language.arguments import choice, known, memory, number
@@ -22,7 +22,7 @@ from tilelang.language.buffers import BufferRef, RegionRef, alias, here
 from tilelang.language.later import Namespace
 from tilelang.language.shapes import shape_text
 from tilelang.language.tileops import matched, region_of
-from tilelang.language.values import describe, is_scalar
+from tilelang.language.values import Value, describe, is_scalar
 from tilelang.scopes import Memory
 
 UINT8 = DType("uint8")
@@ -213,10 +213,16 @@ def _row_expand(name: str, op: str) -> Callable[..., None]:
 
 
 def fill(buffer: Any, value: Any) -> None:
-    """Set every element of a tile to `value`, converted to its dtype."""
+    """Set every element of a tile to `value`, a scalar or a tile of one element, converted to its
+    dtype.
+    """
     builder = adapter_builder("T.tile.fill")
     dst = tile_of(buffer, "the destination of T.tile.fill")
     what = "the value of T.tile.fill"
+    if isinstance(value, (BufferRef, RegionRef)):
+        one = tile_of(value, what)
+        if all(int_value(e) == 1 for e in one.extents):
+            value = Value(Load(one.buffer, one.mins))
     builder.emit(tile.Fill(dst, number(value, what, DType(dst.dtype)), loc=here()))
 
 
