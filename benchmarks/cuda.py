@@ -3,7 +3,8 @@
 `python benchmarks/cuda.py [ROW ...]` prints a table: medians of rounds in which ours and torch take
 turns, the level-2 cache flushed before each launch, with the bounds that hold 95 % of the rounds.
 `--upstream FOLDER` runs the same sources in a second process, against the package `tilelang` in
-FOLDER. `--write` puts the table into docs/performance.md with the date and the device.
+FOLDER, for at most `--seconds`; rows not done by then are left blank. `--write` puts the table into
+docs/performance.md with the date and the device.
 
 A row whose kernel is refused, or gives wrong numbers, says so in the table.
 """
@@ -17,6 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -452,8 +454,8 @@ def launching():
     return {name: statistics.median(found) for name, found in times.items()}
 
 
-def run(names, against_torch):
-    """All results by name."""
+def run(names, against_torch, tell=None):
+    """All results by name; `tell` is called with each name and result as soon as it is made."""
     clock = Clock()
     tiny_kernel()  # what is imported with the first kernel is in no row
     wanted = {n: r for n, r in rows().items() if not names or any(x in n for x in names)}
@@ -461,24 +463,48 @@ def run(names, against_torch):
     for name, row in wanted.items():
         results[name] = measured(row, clock, against_torch)
         print(name, results[name], file=sys.stderr, flush=True)
+        if tell:
+            tell(name, results[name])
         torch.cuda.empty_cache()
     if not names or "launch" in names:
         results["launch"] = launching()
+        if tell:
+            tell("launch", results["launch"])
     return results
 
 
 # The table ----------------------------------------------------------------------------------------
 
 
-def upstream(folder, names):
-    """The same rows by the package in a folder, in a process of its own."""
+def upstream(folder, names, seconds):
+    """The same rows by the package in a folder, in a process of its own: those done in time."""
     env = {**os.environ, "PYTHONPATH": str(folder)}
     command = [sys.executable, __file__, "--json", *names]
-    done = subprocess.run(command, check=False, env=env, capture_output=True, text=True, cwd="/tmp")
-    if done.returncode:
-        print(done.stderr[-2000:], file=sys.stderr)
-        return {}
-    return json.loads(done.stdout.splitlines()[-1])
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as log:
+        try:
+            how = {"stdout": out, "stderr": log, "timeout": seconds, "env": env, "cwd": "/tmp"}
+            code = subprocess.run(command, check=False, **how).returncode
+        except subprocess.TimeoutExpired:
+            code = f"stopped after {seconds} s"
+        log.seek(0), out.seek(0)
+        if code:
+            print("upstream:", code, log.read()[-2000:], file=sys.stderr)
+        return rows_told(out.read())
+
+
+def rows_told(text):
+    """Results by name, from lines that each hold one as JSON; other lines are passed over."""
+    found = {}
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):
+            told = json.loads(line)
+            found |= told if isinstance(told, dict) else {}
+    return found
+
+
+def tell_row(name, result):
+    """A line that `rows_told` reads."""
+    print(json.dumps({name: result}), flush=True)
 
 
 def table(results, theirs):
@@ -520,20 +546,30 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--upstream", type=Path)
+    parser.add_argument("--seconds", type=float, help="the most that upstream's rows may take")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    results = run(args.names, against_torch=not args.json)
     if args.json:
-        print(json.dumps(results))
+        run(args.names, against_torch=False, tell=tell_row)
         return
-    text = table(results, upstream(args.upstream, args.names) if args.upstream else {})
+    results = run(args.names, against_torch=True)
+    text = table(results, {})
+    if args.write:  # before upstream's rows: what stops those leaves ours
+        write(text)
+    if args.upstream:
+        text = table(results, upstream(args.upstream, args.names, args.seconds))
+        if args.write:
+            write(text)
     print(text)
-    if args.write:
-        head, start, rest = PAGE.read_text().partition("<!-- cuda -->\n")
-        _, end, tail = rest.partition("<!-- end cuda -->")
-        device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
-        said = f"{datetime.date.today().isoformat()}, {device}.\n\n{text}\n"
-        PAGE.write_text(head + start + said + end + tail)
+
+
+def write(text):
+    """The table into the page, with the date and the device."""
+    head, start, rest = PAGE.read_text().partition("<!-- cuda -->\n")
+    _, end, tail = rest.partition("<!-- end cuda -->")
+    device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    said = f"{datetime.date.today().isoformat()}, {device}.\n\n{text}\n"
+    PAGE.write_text(head + start + said + end + tail)
 
 
 if __name__ == "__main__":
