@@ -230,12 +230,12 @@ def test_blocks_that_meet_must_run_at_the_same_time():
 def test_two_blocks_that_write_one_place_race():
     @T.prim_func
     def kernel(C: T.Tensor((8, 32), "float32")):
-        with T.Kernel(2, is_npu=True) as (_, vid):
+        with T.Kernel(2, is_npu=True) as (cid, vid):
             a = T.alloc_ub((8, 32), "float32")
             T.annotate_address({a: 0})
             with T.Scope("V"):
                 if vid == 0:
-                    T.tile.fill(a, 1.0)
+                    T.tile.fill(a, T.cast(cid, "float32") + 1.0)
                     T.barrier_all()
                     T.copy(a, C)
 

@@ -204,3 +204,17 @@ def test_the_number_of_a_vector_core_and_how_many_take_part(cores):
     assert tilelang.check(kernel, MODEL, [a, c]) == []
     np.testing.assert_array_equal(c[:cores], a[:cores])
     assert (c[cores:] == 0).all()
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_vector_cores_that_store_one_place_race_unless_they_store_the_same(differs):
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 64), "float32"), C: T.Tensor((64,), "float32")):
+        with T.Kernel(1), T.Vector() as sid:
+            a = T.alloc_shared((64,), "float32")
+            T.copy(A[sid if differs else 0, 0], a)
+            T.copy(a, C)
+
+    a = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
+    found = tilelang.check(kernel, MODEL, [a, np.zeros(64, np.float32)])
+    assert {d.kind for d in found} == ({"race"} if differs else set())

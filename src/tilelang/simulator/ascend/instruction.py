@@ -17,7 +17,7 @@ from tilelang.errors import InternalError, Loc, TileIndexError, error
 from tilelang.ir.ascend import Pipe
 from tilelang.ir.expr import Expr
 from tilelang.ir.node import Effect
-from tilelang.ir.thread import Instr, Slot
+from tilelang.ir.thread import Instr, Slot, Space
 from tilelang.isa.instr import InstrRow, Is
 from tilelang.isa.target import Fact
 from tilelang.simulator.ascend.memories import Window
@@ -109,6 +109,11 @@ class Instruction:
     def pipe(self) -> Pipe:
         """The queue that it goes to."""
         return self.row.pipe
+
+    @property
+    def stores_outside(self) -> bool:
+        """Whether what it writes is in global memory."""
+        return bool(self.row.outs) and self.row.outs[0].spaces == (Space.GLOBAL,)
 
     def __str__(self) -> str:
         return self.row.name

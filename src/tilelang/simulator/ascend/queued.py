@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tilelang.errors import Loc
 from tilelang.ir.ascend import PIPES_OF, Pipe, VectorFunction
 from tilelang.ir.node import Effect
@@ -189,8 +192,25 @@ class QueuedCore(CoreBase):
                     continue
                 if atomic and effect is Effect.READ and slot.effect & Effect.WRITE:
                     continue
+                if effect is Effect.WRITE and i.stores_outside:
+                    continue
                 self.note(i, k, layout, places[k], (effect, atomic and k == 0, node))
+        if not i.stores_outside or layout.views[0].empty:
+            i.run(arrays, {**layout.params, **state})
+            return
+        # Two cores that store the same numbers do not race: what was there is compared.
+        memory, at = places[0][0].memory, self.bytes_at(i, 0, layout, places[0])
+        before = memory.data[at].copy()
         i.run(arrays, {**layout.params, **state})
+        access = (Effect.WRITE, atomic, node)
+        self.note(i, 0, layout, places[0], access, lambda: memory.data[at] == before)
+
+    def bytes_at(
+        self, i: Instruction, k: int, layout: Layout, place: tuple[Window, int]
+    ) -> npt.NDArray[np.int64] | slice:
+        """The bytes of an operand in its memory."""
+        size = i.slots[k].dtype.itemsize
+        return bytes_of(layout.views[k], place[0].start + place[1] * size, size)
 
     def note(
         self,
@@ -199,23 +219,23 @@ class QueuedCore(CoreBase):
         layout: Layout,
         place: tuple[Window, int],
         access: tuple[Effect, bool, int],
+        same: Callable[[], Any] | None = None,
     ) -> None:
-        """Tell the shadow of an access."""
-        window, index = place
+        """Tell the shadow of an access; `same` says which bytes it leaves as they were."""
+        window = place[0]
         shadow = window.memory.shadow
         if shadow is None:
             return
         effect, atomic, node = access
         actor = self.queues[i.pipe].actor
-        size = i.slots[k].dtype.itemsize
-        at = bytes_of(layout.views[k], window.start + index * size, size)
+        at = self.bytes_at(i, k, layout, place)
         verb = "writes" if effect is Effect.WRITE else "reads"
         site = self.machine.report.site(i.loc, f"{i.row.name} {verb} {window.name}")
         who = Who(self.team, int(actor[0]), site, atomic=atomic)
         if self.machine.trail is not None:
             self.machine.trail.touch(node, window.memory, at, writes=effect is Effect.WRITE)
         if effect is Effect.WRITE:
-            shadow.write(at, who, who.actors)
+            shadow.write(at, who, who.actors, same=same)
         else:
             shadow.read(at, who, who.actors)
 
