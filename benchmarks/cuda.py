@@ -3,7 +3,7 @@
 `python benchmarks/cuda.py [ROW ...]` prints a table: medians of rounds in which ours and torch take
 turns, the level-2 cache flushed before each launch, with the bounds that hold 95 % of the rounds.
 `--upstream FOLDER` runs the same sources in a second process, against the package `tilelang` in
-FOLDER, for at most `--seconds`; rows not done by then are left blank. `--write` puts the table into
+FOLDER; rows not done `--seconds` after the start are left blank. `--write` puts the table into
 docs/performance.md with the date and the device.
 
 A row whose kernel is refused, or gives wrong numbers, says so in the table.
@@ -485,7 +485,7 @@ def upstream(folder, names, seconds):
             how = {"stdout": out, "stderr": log, "timeout": seconds, "env": env, "cwd": "/tmp"}
             code = subprocess.run(command, check=False, **how).returncode
         except subprocess.TimeoutExpired:
-            code = f"stopped after {seconds} s"
+            code = f"stopped after {seconds:.0f} s"
         log.seek(0), out.seek(0)
         if code:
             print("upstream:", code, log.read()[-2000:], file=sys.stderr)
@@ -546,9 +546,12 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--upstream", type=Path)
-    parser.add_argument("--seconds", type=float, help="the most that upstream's rows may take")
+    parser.add_argument(
+        "--seconds", type=float, help="for the whole run: upstream's rows take what ours left"
+    )
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
+    start = time.monotonic()
     if args.json:
         run(args.names, against_torch=False, tell=tell_row)
         return
@@ -557,7 +560,8 @@ def main():
     if args.write:  # before upstream's rows: what stops those leaves ours
         write(text)
     if args.upstream:
-        text = table(results, upstream(args.upstream, args.names, args.seconds))
+        left = args.seconds and max(1, args.seconds - (time.monotonic() - start))
+        text = table(results, upstream(args.upstream, args.names, left))
         if args.write:
             write(text)
     print(text)
