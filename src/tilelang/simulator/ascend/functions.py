@@ -347,13 +347,12 @@ class _Run:
         """One of two values; a lazy one evaluates each arm for its threads alone."""
         cond = self.spread(self.value(e.cond)).astype(np.bool_)
         before = self.mask
-        arms: list[Any] = []
+        arms: list[npt.NDArray[Any]] = []
         for arm, chosen in ((e.t, cond), (e.f, ~cond)):
             self.mask = before & chosen if e.lazy else before
-            arms.append(self.value(arm))
+            arms.append(np.asarray(self.value(arm)))
         self.mask = before
-        made: Any = np.where(cond, arms[0], arms[1])
-        return made
+        return np.where(cond, arms[0], arms[1])
 
     def pack(self, e: Pack) -> Any:
         """A vector of its lanes."""
