@@ -54,7 +54,6 @@ _BLACKWELL_100 = _BLACKWELL_DATACENTER | {Capability.TCGEN05_INT8}
 """PTX ISA, tcgen05.mma: `.kind::i8` is supported on sm_100a, sm_101a and sm_110a."""
 
 
-
 def _memories(shared_per_sm_kb: int, *, tensor_memory: bool = False) -> Memories:
     """The memories of an architecture with this much shared memory per SM, in KB."""
     per_sm = shared_per_sm_kb * _KB
