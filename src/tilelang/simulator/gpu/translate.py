@@ -101,6 +101,7 @@ class _Kernel:
         self.writer = writer
         self.x = Expressions(writer)
         self.x.watched = self.asynchronous()
+        self.x.loc = kernel.loc  # of what the lowering adds before the author's first line
 
     def asynchronous(self) -> set[str]:
         """The register arrays that instructions use after they have returned."""
