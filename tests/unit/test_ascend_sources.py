@@ -81,3 +81,15 @@ def test_what_has_no_form_is_refused_by_name():
         source(kernel)
     assert "have no form in the source for this chip" in str(caught.value)
     assert "test_ascend_sources.py" in str(caught.value)
+
+
+@pytest.mark.parametrize(("hint", "mode"), [(None, 4), (0, 0), ("NOTALLOC_RED", 7)])
+def test_a_store_has_the_policy_of_the_cache_that_the_author_asks_for(hint, mode):
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((64,), "float32")
+            T.copy(A, a)
+            T.copy(a, B, l2_cache_ctrl=hint)
+
+    assert f"static_cast<asc_store_l2_cache_mode>({mode})" in source(kernel)

@@ -13,10 +13,10 @@ from tilelang.dtypes import DType
 from tilelang.ir.ascend import Transfer
 from tilelang.ir.expr import Cast, Const, Expr, Region, const, int_value
 from tilelang.ir.thread import Instr
-from tilelang.ir.tile import Atomic, Block, Copy, Fill
+from tilelang.ir.tile import Atomic, Block, Copy, Fill, Stmt
 from tilelang.passes.ascend.step import BLOCK, Axis, Box, Step
 from tilelang.passes.ascend.storage import FRACTAL
-from tilelang.passes.build import literal, plus
+from tilelang.passes.build import literal, map_statements, plus
 from tilelang.scopes import Memory
 
 GLOBAL, UB, L1 = Memory.GLOBAL, Memory.UB, Memory.L1
@@ -44,7 +44,21 @@ def transfer(step: Step, stmt: Transfer) -> Block:
             help="switch on the automatic split of cube and vector cores, or write both copies",
         )
     _only(step, stmt, path)
-    return lower(step, stmt)
+    made = lower(step, stmt)
+    cache = dict(stmt.hints).get("l2_cache_ctrl")
+    if cache is None or GLOBAL not in path:
+        return made
+
+    def cached(s: Stmt) -> Block | None:
+        if not isinstance(s, Instr) or s.row not in _CACHED:
+            return None
+        return (s.with_(imm=(*s.imm, ("cache", cache))),)
+
+    return map_statements(made, cached)
+
+
+_CACHED = frozenset({"gm.ub", "gm.ub.pad", "ub.gm", "gm.l1.nz", "gm.l1.dn", "l0c.gm"})
+"""The instructions that take a policy of the cache."""
 
 
 def no_path(step: Step, path: tuple[Memory, Memory]) -> Exception:

@@ -152,14 +152,15 @@ def _mode(kind: str, value: int = 0) -> str:
     return f"static_cast<asc_{kind}>({value})"
 
 
-_LOAD, _STORE = "load_l2_cache_mode", "store_l2_cache_mode"
+def _cache(kind: str, stmt: Instr, default: int = 0) -> str:
+    return _mode(f"{kind}_l2_cache_mode", dict(stmt.imm).get("cache", default))
 
 
 def _gm_ub(x: Statements, stmt: Instr) -> None:
     dst, (src,), (rows, columns, src_pitch, dst_pitch), _ = _split(x, stmt)
     x.text.line(
         f"asc_copy_gm2ub_align({_at(x, dst, 'uint8_t')}, {_at(x, src, 'uint8_t')}, {rows},"
-        f" {_bytes(columns, dst)}, 0, 0, 0, {_mode(_LOAD)}, {_bytes(src_pitch, src)},"
+        f" {_bytes(columns, dst)}, 0, 0, 0, {_cache('load', stmt)}, {_bytes(src_pitch, src)},"
         f" {_bytes(dst_pitch, dst)});"
     )
 
@@ -192,7 +193,7 @@ def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
         x.text.line(
             f"asc_copy_gm2ub_align({_at(x, dst, bits)}, {_at(x, src, bits)}, {texts[1]},"
             f" {_bytes(texts[2], dst)}, 0, {missing if by_copy else 0}, {int(by_copy)},"
-            f" {_mode(_LOAD)}, {_bytes(texts[3], src)}, {_bytes(texts[4], dst)});"
+            f" {_cache('load', stmt)}, {_bytes(texts[3], src)}, {_bytes(texts[4], dst)});"
         )
 
 
@@ -215,7 +216,7 @@ def _ub_gm(x: Statements, stmt: Instr) -> None:
     dst, (src,), (rows, columns, src_pitch, dst_pitch), _ = _split(x, stmt)
     x.text.line(
         f"asc_copy_ub2gm_align({_at(x, dst, 'uint8_t')}, {_at(x, src, 'uint8_t')}, {rows},"
-        f" {_bytes(columns, dst)}, {_mode(_STORE, _KEPT)}, {_bytes(dst_pitch, dst)},"
+        f" {_bytes(columns, dst)}, {_cache('store', stmt, _KEPT)}, {_bytes(dst_pitch, dst)},"
         f" {_bytes(src_pitch, src)});"
     )
 
@@ -244,8 +245,8 @@ def _to_l1(name: str) -> Printer:
                 x.text.line("asc_sync_pipe(PIPE_MTE2);")
         x.text.line(f"asc_set_gm2l1_nz_para(1, 1, static_cast<uint16_t>({nz_rows}), 0);")
         x.text.line(
-            f"{name}({at}, {_at(x, src)}, {_bytes(pitch, src)}, {_mode(_LOAD)}, {rows}, {columns},"
-            " 0, 0);"
+            f"{name}({at}, {_at(x, src)}, {_bytes(pitch, src)}, {_cache('load', stmt)}, {rows},"
+            f" {columns}, 0, 0);"
         )
 
     return printer
@@ -303,7 +304,7 @@ def _drain(x: Statements, stmt: Instr) -> None:
     if sub:
         x.text.line(f"asc_copy_l0c2ub({sizes}, {sub[0]}, {_mode('dual_dst_mode')}, {tail}")
     else:
-        x.text.line(f"asc_copy_l0c2gm({sizes}, {_mode(_STORE)}, {tail}")
+        x.text.line(f"asc_copy_l0c2gm({sizes}, {_cache('store', stmt)}, {tail}")
 
 
 def _ub_l1(x: Statements, stmt: Instr) -> None:

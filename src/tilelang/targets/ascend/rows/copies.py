@@ -83,6 +83,9 @@ def _store(dst: Array, src: Array, atomic: str = "", **_: Any) -> tuple[()]:
     return ()
 
 
+_CACHE = Immediate("cache", int, tuple(range(17)), optional=True)
+"""The policy of the L2 cache, as the C API counts them; no result depends on it."""
+
 _GM_UB = [
     PipeRow(
         "gm.ub",
@@ -92,6 +95,7 @@ _GM_UB = [
             slot("src", R, GM, like="dst"),
             *counts("rows", "columns", "src_pitch", "dst_pitch"),
         ),
+        imm=(_CACHE,),
         pipe=Pipe.MTE2,
         core=Core.VECTOR,
         views=_both(),
@@ -106,6 +110,7 @@ _GM_UB = [
             value("pad", like="dst"),
             *counts("rows", "columns", "src_pitch", "dst_pitch", "tile_rows", "tile_columns"),
         ),
+        imm=(_CACHE,),
         pipe=Pipe.MTE2,
         core=Core.VECTOR,
         views=_tile,
@@ -119,6 +124,7 @@ _GM_UB = [
             slot("src", R, UB, like="dst", align=BLOCK),
             *counts("rows", "columns", "src_pitch", "dst_pitch"),
         ),
+        imm=(_CACHE,),
         pipe=Pipe.MTE3,
         core=Core.VECTOR,
         views=_both(),
@@ -166,7 +172,7 @@ def _to_l1(name: str, source: str, pipe: Pipe, core: Core, *, turned: bool = Fal
         source,
         outs=(slot("dst", W, L1, align=BLOCK),),
         ins=(slot("src", R, spaces, like="dst"), *_L1_COUNTS),
-        imm=(_C0,),
+        imm=(_C0, _CACHE) if spaces == GM else (_C0,),
         pipe=pipe,
         core=core,
         views=_into_l1(turned),
@@ -239,7 +245,7 @@ def _drain_row(name: str, source: str, dst: OperandRow, *more: OperandRow) -> Pi
         source,
         outs=(dst,),
         ins=(_L0C_SRC, *_L0C_COUNTS, _SCALE, *more),
-        imm=(choice("relu", False, True),),
+        imm=(choice("relu", False, True), *(() if more else (_CACHE,))),
         pipe=Pipe.FIX,
         core=Core.CUBE,
         views=_out_of_l0c,
