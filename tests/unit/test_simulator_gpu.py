@@ -298,3 +298,26 @@ def test_an_index_of_a_threads_own_memory_is_checked():
     with pytest.raises(TileIndexError, match=r"outside of x(.|\n)*got: -1") as found:
         made(index, a)
     assert found.value.diagnostics[0].loc.line == line_of("# of its own")
+
+
+def test_the_command_checks_the_lowered_program(tmp_path, capsys):
+    from tilelang.cli import main
+
+    file = tmp_path / "unwritten.py"
+    file.write_text(
+        "import tilelang.language as T\n\n\n"
+        "@T.prim_func\n"
+        'def kernel(A: T.Tensor((64,), "int32")):\n'
+        "    with T.Kernel(1, threads=64):\n"
+        '        s = T.alloc_shared((64,), "int32")\n'
+        "        tx = T.get_thread_binding()\n"
+        "        if tx < 60:\n"
+        "            s[tx] = tx\n"
+        "        T.sync_threads()\n"
+        "        A[tx] = s[tx]\n"
+    )
+    code = main(["check", f"{file}::kernel", "--dynamic", "--target", HOPPER])
+    out = capsys.readouterr().out
+    assert code == 1
+    assert "error[uninitialised]: shared memory is read where nobody has written" in out
+    assert "unwritten.py:12" in out
