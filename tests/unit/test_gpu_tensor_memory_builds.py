@@ -79,6 +79,8 @@ def test_products_of_each_type(dtype, tiles):
     total, row = KINDS[dtype]
     program = build(gemm(dtype, total, tiles=tiles))
     assert products(program) == {row}
+    notes = [text for _, text, _ in dict(program.attrs).get("notes", ())]
+    assert any("products by a warp of their own" in text for text in notes)
 
 
 @built

@@ -185,7 +185,9 @@ class _Specialize:
             found[id(loop)] = made
         for loop in loops:
             made = found[id(loop)]
-            self.t.note("specialised", f"{made.stages} stages of tensor copies", loop.loc)
+            text = f"{made.stages} stages of tensor copies"
+            text += ", products by a warp of their own" * (made.issuer is not None)
+            self.t.note("specialised", text, loop.loc)
         return self.roles(body, found)
 
     # What allows it ------------------------------------------------------------------------------
