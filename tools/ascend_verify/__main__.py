@@ -5,7 +5,7 @@ of an environment with the wheel (`make ascend-verify` makes one), FOLDER takes 
 each kernel both sources are compiled with `host.h`, and run; this says whether numbers, calls and
 order agree. What leaves: one line for each kernel, and its differences. Then the sources of the
 tests' own programs run with the same header, against NumPy: nobody else has generated those. The
-exit code is 1 unless all numbers are equal and every difference is one of `EXPECTED`.
+exit code is 1 unless all numbers are equal and nothing differs.
 """
 
 from __future__ import annotations
@@ -30,14 +30,6 @@ from tilelang.ir.tile import Launch
 
 TOLERANCE = 2e-6
 """Relative to the largest number: sums over threads are added up in another order."""
-
-_STORE = "ub2gm C+{} UB+0 1 4096 {} 4096 4096"
-EXPECTED = {
-    "gemm_relu": {
-        f"ours has {_STORE.format(at, 4)}, theirs {_STORE.format(at, 0)}" for at in (0, 4096)
-    }
-}
-"""The cache policy of a store, 4 here for every store, and 0 there for those of `T.dual_copy`."""
 
 
 def arguments(case: Case) -> list[np.ndarray]:
@@ -91,15 +83,14 @@ def verify(case: Case, folder: Path, include: Path, *, reads_garbage: bool) -> b
     far = max(map(apart, a, b))
     model = 0.0 if reads_garbage else max(map(apart, a, simulator))
     found = list(differences(traced, wanted))
-    known = EXPECTED.get(case.name, set())
-    fine = far <= TOLERANCE and model <= TOLERANCE and set(found) <= known
+    fine = far <= TOLERANCE and model <= TOLERANCE and not found
     said = "equal" if far == 0 else f"within {far:.1e}"
     calls = "same calls, same order" if not found else f"{len(found)} differences"
     print(f"{'ok' if fine else 'NO':3} {case.name:12} numbers {said:15} {calls}")
     if model > TOLERANCE:
         print(f"      the simulator's numbers are {model:.1e} away")
     for text in found:
-        print(f"      {text}{'' if text in known else '  (not expected)'}")
+        print(f"      {text}")
     return fine
 
 
@@ -141,7 +132,7 @@ def main() -> int:
     fine = [
         verify(case, given.folder, include, reads_garbage=case.name == "showcase") for case in CASES
     ]
-    print(f"{sum(fine)} of {len(fine)} kernels as expected")
+    print(f"{sum(fine)} of {len(fine)} kernels have the wheel's calls, order and numbers")
     right = [against_numpy(program, given.folder, include) for program in programs()]
     print(f"{sum(right)} of {len(right)} sources of own programs give the numbers of NumPy")
     return 0 if all((*fine, *right)) else 1
