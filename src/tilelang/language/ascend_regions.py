@@ -262,8 +262,8 @@ def annotate_buffer_versions(buffer_versions_map: Any) -> None:
 
 def _entries(given: Any, name: str) -> list[tuple[BufferRef, Any]]:
     """The entries of a dictionary from buffers."""
-    entries = cast("dict[Any, Any]", given) if isinstance(given, dict) else {None: None}
-    if not all(isinstance(key, BufferRef) for key in entries):
+    entries = cast("dict[Any, Any]", given) if isinstance(given, dict) else None
+    if entries is None or not all(isinstance(key, BufferRef) for key in entries):
         raise refuse("option", name, expected="a dictionary from buffers", got=describe(given))
     return list(entries.items())
 
