@@ -221,6 +221,23 @@ _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _BOX = slot("dst", W | ASYNC, align=128)
 
 
+def _load_of_pair(base: str, at: str, ins: tuple[OperandRow, ...]) -> InstrRow:
+    load = f"{base}.cta_group::2.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    return ptx(
+        f"{base}.load.cta2",
+        "cp.async.bulk.tensor (completes at the mbarrier of another block of a pair)",
+        _in_scope(
+            "{{ .reg .b32 a; mapa.shared::cluster.u32 a, {barrier}, {cta}; "
+            f"{load}{_HINT} [{{dst}}], {at}, [a]{_HINTED}; }}}}"
+        ),
+        Capability.TCGEN05,
+        outs=(_BOX, barrier()),
+        ins=(*ins, value("cta", *COUNTS)),
+        imm=(CACHE,),
+        until=_WAIT,
+    )
+
+
 def _tensor(rank: int) -> Iterator[InstrRow]:
     axes = AXES[:rank]
     at = "[{map}, {{" + ", ".join(f"{{{x}}}" for x in axes) + "}}]"
@@ -251,20 +268,7 @@ def _tensor(rank: int) -> Iterator[InstrRow]:
         imm=(CACHE,),
         until=_WAIT,
     )
-    pair = f"{base}.cta_group::2.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-    yield ptx(
-        f"{base}.load.cta2",
-        f"{title} (completes on the mbarrier at the same place in another block of a pair)",
-        _in_scope(
-            "{{ .reg .b32 a; mapa.shared::cluster.u32 a, {barrier}, {cta}; "
-            f"{pair}{_HINT} [{{dst}}], {at}, [a]{_HINTED}; }}}}"
-        ),
-        Capability.TCGEN05,
-        outs=(_BOX, barrier()),
-        ins=(tensor, *coordinates, value("cta", *COUNTS)),
-        imm=(CACHE,),
-        until=_WAIT,
-    )
+    yield _load_of_pair(base, at, (tensor, *coordinates))
     src = slot("src", R | ASYNC, align=128)
     yield ptx(
         f"{base}.store",
