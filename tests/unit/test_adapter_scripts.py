@@ -171,3 +171,22 @@ def test_configurations_may_take_the_arguments_of_the_kernel_as_two():
         assert tuned == [{"rows": 4}]
     with pytest.raises(TypeError):
         autotuner._listed(plain, (1, 2, 3), {})
+
+
+def test_a_slice_outside_of_a_tensor_may_stand_where_nothing_runs():
+    @T.prim_func
+    def kernel(A: T.Tensor((128,), "float"), B: T.Tensor((128,), "float")):
+        with T.Kernel(1, is_npu=True) as (_cid, vid):
+            a = T.alloc_ub((2, 128), "float")
+            if vid == 0:
+                T.copy(A[0:128], a[0, :])
+                for i in T.serial(1):
+                    if i < 0:
+                        T.copy(A[(i + 1) * 128 : (i + 2) * 128], a[1, :])
+                    if not i < 1:
+                        T.copy(A[(i + 1) * 128 : (i + 2) * 128], a[1, :])
+                T.copy(a[0, :], B)
+
+    a = random(128)
+    found = tilelang.compile(kernel, out_idx=[1], pass_configs=AUTO)(a)
+    np.testing.assert_array_equal(found, a)

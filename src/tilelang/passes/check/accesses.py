@@ -67,6 +67,9 @@ def accesses_inside(program: Program) -> Iterator[Diagnostic]:
 
 def _slices_outside(program: Program, touch: Touch) -> Iterator[Diagnostic]:
     """A slice of global memory that has no element; one that sticks out is cut."""
+    env = touch.place.env
+    if any(env.bounds(g.cond).value == (not g.holds) for g in touch.place.guards):
+        return  # it is never made
     for axis in range(touch.buffer.rank):
         first = touch.place.env.bounds(touch.mins[axis]).value
         extent, size = int_value(touch.extents[axis]), int_value(touch.buffer.shape[axis])
