@@ -7,6 +7,7 @@ What leaves: `COPIES`. A meaning moves the elements at once; when they are there
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,7 @@ AXES = ("x", "y", "z", "u", "v")
 
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _BOX = slot("dst", W | ASYNC, align=128)
+_MAP = OperandRow("map", R | ASYNC, kind=Is.MAP)
 
 
 def _load_of_pair(base: str, at: str, ins: tuple[OperandRow, ...]) -> InstrRow:
@@ -238,69 +240,93 @@ def _load_of_pair(base: str, at: str, ins: tuple[OperandRow, ...]) -> InstrRow:
     )
 
 
-def _tensor(rank: int) -> Iterator[InstrRow]:
-    axes = AXES[:rank]
-    at = "[{map}, {{" + ", ".join(f"{{{x}}}" for x in axes) + "}}]"
-    coordinates = tuple(value(x, "int32") for x in axes)
-    tensor = OperandRow("map", R | ASYNC, kind=Is.MAP)
-    base = f"cp.async.bulk.tensor.{rank}d"
+@dataclass(frozen=True)
+class _Tensor:
+    """The parts that all rows of tensor copies with one number of axes share."""
+
+    rank: int
+
+    @property
+    def base(self) -> str:
+        return f"cp.async.bulk.tensor.{self.rank}d"
+
+    @property
+    def at(self) -> str:
+        """The template of the tensor map and the coordinates."""
+        return "[{map}, {{" + ", ".join(f"{{{x}}}" for x in AXES[: self.rank]) + "}}]"
+
+    @property
+    def coordinates(self) -> tuple[OperandRow, ...]:
+        return tuple(value(x, "int32") for x in AXES[: self.rank])
+
+
+def _tensor_loads(t: _Tensor) -> Iterator[InstrRow]:
+    base, at = t.base, t.at
+    ins = (_MAP, *t.coordinates)
     load = f"{base}.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-    title = "cp.async.bulk.tensor"
     yield ptx(
         f"{base}.load",
-        title,
+        "cp.async.bulk.tensor",
         _in_scope(f"{load}{_HINT} [{{dst}}], {at}, [{{barrier}}]{_HINTED};"),
         *_TMA,
         outs=(_BOX, barrier()),
-        ins=(tensor, *coordinates),
+        ins=ins,
         imm=(CACHE,),
         until=_WAIT,
     )
     yield ptx(
         f"{base}.load.multicast",
-        title,
+        "cp.async.bulk.tensor",
         _in_scope(
             f"{load}.multicast::cluster{_HINT} [{{dst}}], {at}, [{{barrier}}], {{blocks}}{_HINTED};"
         ),
         *_TMA,
         outs=(_BOX, barrier()),
-        ins=(tensor, *coordinates, value("blocks", "uint16")),
+        ins=(*ins, value("blocks", "uint16")),
         imm=(CACHE,),
         until=_WAIT,
     )
-    yield _load_of_pair(base, at, (tensor, *coordinates))
+    yield _load_of_pair(base, at, ins)
+
+
+def _tensor_stores(t: _Tensor) -> Iterator[InstrRow]:
+    base, at = t.base, t.at
     src = slot("src", R | ASYNC, align=128)
     yield ptx(
         f"{base}.store",
-        title,
+        "cp.async.bulk.tensor",
         _in_scope(f"{base}.global.shared::cta.tile.bulk_group{_HINT} {at}, [{{src}}]{_HINTED};"),
         *_TMA,
-        ins=(tensor, src, *coordinates),
+        ins=(_MAP, src, *t.coordinates),
         imm=(CACHE,),
         until=_GROUP,
     )
     for op in _REDUCTIONS:
-        text = f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{op}.tile.bulk_group"
+        text = f"cp.reduce.async.bulk.tensor.{t.rank}d.global.shared::cta.{op}.tile.bulk_group"
         yield ptx(
-            f"cp.reduce.async.bulk.tensor.{rank}d.{op}",
+            f"cp.reduce.async.bulk.tensor.{t.rank}d.{op}",
             "cp.reduce.async.bulk.tensor",
             _in_scope(f"{text}{_HINT} {at}, [{{src}}]{_HINTED};"),
             *_TMA,
-            ins=(tensor, src, *coordinates),
+            ins=(_MAP, src, *t.coordinates),
             imm=(CACHE,),
             until=_GROUP,
         )
     yield ptx(
-        f"cp.async.bulk.prefetch.tensor.{rank}d",
+        f"cp.async.bulk.prefetch.tensor.{t.rank}d",
         "cp.async.bulk.prefetch.tensor",
-        f"cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile {at};",
+        f"cp.async.bulk.prefetch.tensor.{t.rank}d.L2.global.tile {at};",
         *_TMA,
-        ins=(OperandRow("map", kind=Is.MAP), *coordinates),
+        ins=(OperandRow("map", kind=Is.MAP), *t.coordinates),
     )
 
 
 TMA = [
-    *(row for rank in range(1, 6) for row in _tensor(rank)),
+    *(
+        row
+        for t in (_Tensor(rank) for rank in range(1, 6))
+        for row in (*_tensor_loads(t), *_tensor_stores(t))
+    ),
     ptx(
         "prefetch.tensormap",
         "prefetch",
