@@ -165,6 +165,22 @@ def row_sums(M, N):
     return kernel
 
 
+def column_sums(M, N):
+    """A register for each 64 columns, which takes one row after the other."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((M, N), "float32"), S: T.Tensor((N,), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((M, N), "float32")
+            s = T.alloc_shared((N,), "float32")
+            T.copy(A, a)
+            with T.SimdVF():
+                T.reduce_sum(a, s, dim=0)
+            T.copy(s, S)
+
+    return kernel
+
+
 def rope(M, N):
     """Halves of a row exchange places: each thread gathers its partner."""
 
@@ -633,6 +649,13 @@ def programs() -> list[Program]:
             lambda r: {"A": _floats(r, 24, 104), "S": _zeros(24), "X": _zeros(24)},
             lambda x: {"S": x["A"].sum(1), "X": x["A"].max(1)},
             1e-4,
+        ),
+        Program(
+            "column_sums",
+            column_sums(24, 104),
+            lambda r: {"A": _floats(r, 24, 104), "S": _zeros(104)},
+            lambda x: {"S": x["A"].sum(0)},
+            1e-5,
         ),
         Program(
             "rope",

@@ -12,11 +12,12 @@ from typing import Any, cast
 
 from tilelang.dtypes import DType
 from tilelang.ir.ascend import VectorFunction, VectorKind
-from tilelang.ir.expr import Binary, BinaryOp, Expr, Var, const
+from tilelang.ir.expr import Binary, BinaryOp, Expr, Var, const, int_value
 from tilelang.ir.interval import interval
 from tilelang.ir.node import Node
 from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Array, Declare, Instr, Slot, Space, Write
+from tilelang.ir.tile import For
 from tilelang.passes.ascend.lower_functions import used_from_outside
 from tilelang.targets.ascend.emit.statements import Printer, Statements, parameter
 from tilelang.targets.ascend.emit.text import QUALIFIERS, Text, type_of, unprintable
@@ -129,6 +130,13 @@ def vector_type(dtype: DType, at: Node) -> str:
     return name
 
 
+def _in_registers(array: Array) -> bool:
+    """Whether an array is one of whole vector registers."""
+    size = int_value(array.size) if array.size is not None else None
+    local = array.space in (Space.REGISTER, Space.LOCAL)
+    return local and size is not None and size > 0 and size % (256 // array.type.bytes) == 0
+
+
 class _Registers(Statements):
     """Statements of a SIMD function: a variable of vector type is a register, not an array."""
 
@@ -147,16 +155,31 @@ class _Registers(Statements):
         """An array of registers: its elements are those of vector variables."""
         array = stmt.array
         lanes = 256 // array.type.bytes
-        size = getattr(array.size, "value", None)
-        if array.space not in (Space.REGISTER, Space.LOCAL) or size is None or size % lanes:
+        if not _in_registers(array):
             super().declare(stmt)
             return
-        self.text.line(f"{vector_type(array.type, stmt)} {array.name}[{size // lanes}];")
+        size = int_value(array.size) if array.size is not None else None
+        self.text.line(f"{vector_type(array.type, stmt)} {array.name}[{(size or 0) // lanes}];")
+
+    def loop(self, stmt: For) -> None:
+        """A loop; one that sets all elements of an array of registers sets registers."""
+        inner = stmt.body[0]
+        if not isinstance(inner, Write) or not _in_registers(inner.array) or len(stmt.body) > 1:
+            super().loop(stmt)
+            return
+        size, count = inner.array.type.bytes, int_value(stmt.stop)
+        if inner.index != stmt.var or int_value(stmt.start) != 0 or inner.array.size != stmt.stop:
+            raise unprintable(stmt, "loops over some elements of registers")
+        for k in range((count or 0) // (256 // size)):
+            at, mask = f"{inner.array.name}[{k}]", f"asc_create_mask_b{8 * size}(PAT_ALL)"
+            self.text.line(f"asc_duplicate_scalar({at}, {self.of(inner.value)}, {mask});")
 
     def write(self, stmt: Write) -> None:
         """A register into an array of them."""
         lanes = stmt.value.dtype.lanes
         if lanes == 1:
+            if _in_registers(stmt.array):
+                raise unprintable(stmt, "stores to one element of a register")
             super().write(stmt)
             return
         index = self.text.of(self.number(stmt.index, lanes))

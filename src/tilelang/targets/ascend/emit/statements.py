@@ -158,7 +158,7 @@ _RULES: dict[type[Stmt], Callable[[Statements, Any], None]] = {
     Let: Statements.let,
     Declare: lambda x, stmt: x.declare(stmt),
     Write: lambda x, stmt: x.write(stmt),
-    For: Statements.loop,
+    For: lambda x, stmt: x.loop(stmt),
     If: Statements.branch,
     While: Statements.repeat,
     Break: Statements.word,
