@@ -50,7 +50,7 @@ from tilelang.ir.tile import (
     ThreadReturn,
     While,
 )
-from tilelang.simulator.gpu import values
+from tilelang.simulator import values
 from tilelang.targets.ascend.rows.simd import SIMD, TYPED, operand_names
 
 Values = npt.NDArray[Any]

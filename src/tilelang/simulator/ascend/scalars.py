@@ -31,7 +31,7 @@ from tilelang.ir.expr import (
 )
 from tilelang.ir.node import Node
 from tilelang.ir.thread import Elem, Space
-from tilelang.simulator.gpu import values
+from tilelang.simulator import values
 from tilelang.targets.ascend.rows.numbers import computed
 
 _SYMBOLS = {

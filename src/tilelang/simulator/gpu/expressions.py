@@ -31,7 +31,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.thread import Addr, Array, Elem, Space
-from tilelang.simulator.gpu import values
+from tilelang.simulator import values
 from tilelang.simulator.machine.report import Site
 
 _SYMBOLS = {

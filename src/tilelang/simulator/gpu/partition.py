@@ -23,7 +23,7 @@ from tilelang.ir.tile import Block, For, If, Let, Stmt, While
 from tilelang.ir.verify import bodies
 from tilelang.isa.instr import Rows
 from tilelang.passes.simt.uniform import Uniform
-from tilelang.simulator.gpu import values
+from tilelang.simulator import values
 from tilelang.simulator.gpu.expressions import Expressions
 from tilelang.simulator.gpu.translate import spins, statements
 

@@ -37,7 +37,7 @@ from tilelang.ir.thread import (
 )
 from tilelang.ir.tile import Assert, Assume, For, If, Let, Print, Stmt, While
 from tilelang.isa.instr import Rows
-from tilelang.simulator.gpu import values
+from tilelang.simulator import values
 from tilelang.simulator.gpu.arrays import Window
 from tilelang.simulator.gpu.block import GLOBAL_WINDOW, Machine
 from tilelang.simulator.gpu.expressions import Expressions

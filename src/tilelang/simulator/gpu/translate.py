@@ -45,7 +45,7 @@ from tilelang.ir.tile import (
 )
 from tilelang.ir.verify import bodies
 from tilelang.isa.instr import Rows
-from tilelang.simulator.gpu import values
+from tilelang.simulator import values
 from tilelang.simulator.gpu.arrays import Place
 from tilelang.simulator.gpu.expressions import Expressions
 from tilelang.simulator.gpu.group import NOBODY, Loop
