@@ -581,7 +581,7 @@ def test_a_reducer_that_cannot_be_open_is_an_error():
 
 def test_a_target_without_lowering_is_named():
     ascend = parse_target("ascend", CHIPS)
-    with pytest.raises(TileError, match="no lowering for the target ascend"):
+    with pytest.raises(TileError, match="no lowering of the common dialect for the target ascend"):
         lower(vector_add(), ascend)
     with pytest.raises(TileError, match="no lowering for the target emulate"):
         lower(vector_add(), Target("emulate", "none"))

@@ -52,6 +52,7 @@ from tilelang.passes.simt.warp_specialize import warp_specialize
 from tilelang.passes.split_grid import split_grid
 from tilelang.passes.split_threads import split_threads
 from tilelang.passes.widen_arithmetic import widen_arithmetic
+from tilelang.scopes import Dialect
 
 Pass = (
     Callable[[Function, Target], Function]
@@ -139,6 +140,12 @@ def lower(
             f"there is no lowering for the target {target}",
             fn.loc,
             expected=", ".join(PIPELINES),
+        )
+    if not target.runs(Dialect(fn.dialect)):
+        raise error(
+            "target",
+            f"there is no lowering of the {fn.dialect} dialect for the target {target}",
+            fn.loc,
         )
     at: Node = switched(fn, without)
     for one in passes:
