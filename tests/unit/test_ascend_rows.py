@@ -27,6 +27,7 @@ def run(chip, name, operands, **params):
     """A row on flat arrays, whose elements before and after are seen too."""
     row = ROWS[chip][name]
     views = row.views(params)
+    assert row.meaning is not None
     row.meaning(**{k: strided(v, views[k]) for k, v in operands.items()}, **params)
 
 

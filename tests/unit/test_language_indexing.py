@@ -349,7 +349,7 @@ def test_a_vector_as_an_index_names_an_element_for_each_lane(target):
 
 def test_parameters_may_be_declared_in_the_body():
     @T.prim_func
-    def main(A, n: T.int32):
+    def main(A, n: T.int32):  # pyright: ignore[reportRedeclaration] - upstream's form
         A: T.Tensor((4, 6), "int32")
         B = T.empty((4, 6), "int32")
         with T.Kernel(4, threads=32) as b:
@@ -368,7 +368,7 @@ def test_parameters_may_be_declared_in_the_body():
 
 def test_a_tensors_declaration_stands_for_a_tensor_of_its_shape():
     @tilelang.jit
-    def copy(A, B):
+    def copy(A, B):  # pyright: ignore[reportRedeclaration]
         M, N = T.const("M, N")
         A: T.Tensor((M, N), "float32")
         B: T.Tensor((M, N), "float32")

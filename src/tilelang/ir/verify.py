@@ -8,7 +8,7 @@ the statement as text. One generator function states each concern; `RULES` lists
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tilelang.errors import InternalError
@@ -125,7 +125,7 @@ class _Scope:
             self.ever.add(thing.name)
             self.known[thing.name] = thing
 
-    def uses(self, stmt: Stmt | None, nodes: Iterator[Node]) -> Iterator[Finding]:
+    def uses(self, stmt: Stmt | None, nodes: Iterable[Node]) -> Iterator[Finding]:
         for node in nodes:
             if isinstance(node, (Var, Buffer)):
                 yield from self.use(stmt, node)

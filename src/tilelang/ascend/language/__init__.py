@@ -60,7 +60,11 @@ from tilelang.language.ascend_sync import (
 from tilelang.scopes import Dialect, dialects_of
 
 _HELPERS = {"annotations", "Any", "Dialect", "dialects_of"}
-__all__ = [name for name in dict(globals()) if not name.startswith("_") and name not in _HELPERS]
+# fmt: off
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - the names of the common dialect too
+    name for name in dict(globals()) if not name.startswith("_") and name not in _HELPERS
+]
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:
