@@ -1,8 +1,11 @@
-"""The cases beside the checkout: small programs with a known outcome, run on the CPU."""
+"""The cases beside the checkout: small programs with a known outcome, run on the CPU and, in
+`make simulate`, on models of GPUs.
+"""
 
 import importlib.util
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,15 +38,32 @@ def test_every_case_that_waits_for_later_work_exists():
 
 @pytest.mark.parametrize("file", files())
 def test_case(file, torch):
+    module = loaded(file)
+    torch.manual_seed(0)
+    if "cpu" not in devices(module.__doc__ or ""):
+        pytest.skip("the case says that it makes no sense on the CPU")
+    module.run("cpu")
+
+
+@pytest.mark.simulate
+@pytest.mark.parametrize("target", ["simulate:sm_90a", "simulate:sm_100a"])
+@pytest.mark.parametrize("file", files())
+def test_case_on_a_model_of_a_gpu(file, target, torch):
+    module = loaded(file)
+    torch.manual_seed(0)
+    if hasattr(module, "TARGET"):
+        module.TARGET = {"cpu": target}
+    module.run("cpu")
+
+
+def loaded(file: Path) -> Any:
+    """The module that a case is."""
     spec = importlib.util.spec_from_file_location(f"case_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    torch.manual_seed(0)
-    if "cpu" not in devices(module.__doc__ or ""):
-        pytest.skip("the case says that it makes no sense on the CPU")
-    module.run("cpu")
+    return module
 
 
 def devices(text: str) -> str:
