@@ -500,6 +500,64 @@ def attention_expert(S, D, rows, columns):  # noqa: PLR0915 - one kernel
 # ---- Answers -------------------------------------------------------------------------------------
 
 
+def attention_of_two_loops(S, D, rows, columns):
+    """Attention as the cores see it: a loop of the cube core, then one of the vector cores, which
+    exchange three workspaces in every round.
+    """
+    half, rounds = rows // 2, S // columns
+
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor((S, D), "float16"),
+        K: T.Tensor((S, D), "float16"),
+        V: T.Tensor((S, D), "float16"),
+        Out: T.Tensor((S, D), "float32"),
+        scores: T.Tensor((S // rows, rows, columns), "float32"),
+        weights: T.Tensor((S // rows, rows, columns), "float16"),
+        sums: T.Tensor((S // rows, rows, D), "float32"),
+    ):
+        with T.Kernel(S // rows, is_npu=True) as (cid, vid):
+            q = T.alloc_L1((rows, D), "float16")
+            k = T.alloc_L1((columns, D), "float16")
+            v = T.alloc_L1((columns, D), "float16")
+            p = T.alloc_L1((rows, columns), "float16")
+            score = T.alloc_L0C((rows, columns), "float32")
+            product = T.alloc_L0C((rows, D), "float32")
+            s = T.alloc_ub((half, columns), "float32")
+            s_half = T.alloc_ub((half, columns), "float16")
+            total = T.alloc_ub((half,), "float32")
+            part = T.alloc_ub((half,), "float32")
+            acc = T.alloc_ub((half, D), "float32")
+            new = T.alloc_ub((half, D), "float32")
+            mine = vid * half
+            T.copy(Q[cid * rows, 0], q)
+            for i in T.serial(rounds):
+                T.copy(K[i * columns, 0], k)
+                T.gemm_v0(q, k, score, transpose_B=True, init=True)
+                T.copy(score, scores[cid, :, :])
+                T.copy(weights[cid, :, :], p)
+                T.copy(V[i * columns, 0], v)
+                T.gemm_v0(p, v, product, init=True)
+                T.copy(product, sums[cid, :, :])
+            T.tile.fill(acc, 0.0)
+            T.tile.fill(total, 0.0)
+            for _ in T.serial(rounds):
+                T.copy(scores[cid, mine : mine + half, :], s)
+                T.tile.mul(s, s, D**-0.5)
+                T.tile.exp(s, s)
+                T.reduce_sum(s, part, dim=-1)
+                T.tile.add(total, total, part)
+                T.copy(s, s_half)
+                T.copy(s_half, weights[cid, mine : mine + half, :])
+                T.copy(sums[cid, mine : mine + half, :], new)
+                T.tile.add(acc, acc, new)
+            for r in range(half):
+                T.tile.div(acc[r, :], acc[r, :], total[r])
+            T.copy(acc, Out[cid * rows + mine : cid * rows + mine + half, :])
+
+    return kernel
+
+
 def _softmax(x):
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
@@ -582,6 +640,14 @@ def programs() -> list[Program]:
             _attention,
             2e-3,
             out,
+        ),
+        Program(
+            "attention_of_two_loops",
+            attention_of_two_loops(96, 32, 32, 32),
+            _half((96, 32), (96, 32), (96, 32)),
+            _attention,
+            2e-3,
+            {"out_idx": [3], "workspace_idx": [4, 5, 6], **auto},
         ),
         Program(
             "attention_expert",

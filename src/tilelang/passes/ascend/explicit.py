@@ -22,6 +22,7 @@ from tilelang.passes.ascend.spread_functions import spread_functions
 from tilelang.passes.ascend.unroll_pipelines import unroll_pipelines
 from tilelang.passes.ascend.vectorize_functions import vectorize_functions
 from tilelang.passes.ascend.vectorize_parallel import vectorize_parallel
+from tilelang.passes.ascend.weave_loops import weave_loops
 from tilelang.passes.ascend.whole_writes import whole_writes
 
 Pass = Callable[[Function, Target], Function]
@@ -36,6 +37,7 @@ EXPLICIT: tuple[Pass, ...] = (
     infer_scopes,  # every buffer has one memory
     vectorize_parallel,  # no parallel nests: operations on tiles, loops over elements
     route_copies,  # no copy but what the hardware does
+    weave_loops,  # the order of statements serves both kinds of core in every round
     split_rows,  # rows are spread over the vector cores where the author leaves that open
     unroll_pipelines,  # pipelined loops are plain ones, with two sets of buffers
     plan_memory,  # every buffer on chip has its bytes
