@@ -45,6 +45,21 @@ def multicast(A: F64):
 
 
 @T.prim_func
+def rows_from_anywhere(A: T.Tensor((64, 64), "float16")):
+    with T.Kernel(1, threads=32):
+        s, bar = T.alloc_shared((4, 64), "float16"), T.alloc_barrier(32)
+        T.tma_gather4(A, s, 0, [3, 2, 1, 0], barrier=bar)
+
+
+@T.prim_func
+def rows_to_anywhere(A: T.Tensor((64, 64), "float16")):
+    with T.Kernel(1, threads=32):
+        s = T.alloc_shared((4, 64), "float16")
+        T.clear(s)
+        T.tma_scatter4(s, A, 0, [3, 2, 1, 0])
+
+
+@T.prim_func
 def arrival_in_another_block(A: F64):
     with T.Kernel(2, threads=32, cluster_dims=2):
         bar = T.alloc_cluster_barrier([64])
@@ -205,6 +220,8 @@ KERNELS = {
     cluster_barrier: "T.cluster_sync cannot run",
     copy_between_blocks: "T.copy_cluster cannot run",
     multicast: "T.tma_copy cannot run",
+    rows_from_anywhere: "T.tma_gather4 cannot run",
+    rows_to_anywhere: "T.tma_scatter4 cannot run",
     arrival_in_another_block: "T.mbarrier_arrive cannot run",
     product_of_two_blocks: "T.tcgen05_gemm cannot run",
     arrival_that_nobody_waits_for: "T.named_barrier_arrive cannot run",

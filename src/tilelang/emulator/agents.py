@@ -8,7 +8,7 @@ as its wait allows, so that a program that reads too early sees undefined data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -494,6 +494,48 @@ class Agent:
         target.expect(size)
         self._load(self.copying(copy, src, dst, loc), target, size, self.block)
 
+    def gather(
+        self,
+        src: Tile,
+        rows: tuple[int, ...],
+        dst: Tile,
+        bar: tuple[list[Mbarrier], int, str],
+        loc: Loc | None,
+    ) -> None:
+        """A load of rows of `src`, which completes its bytes on a barrier; `bar` is as in `load`,
+        and expects nothing by it.
+        """
+        bars, index, shared_name = bar
+        if shared_name:
+            bars = self.remote(shared_name, bars, self.block.rank & ~1, loc)
+        parts, into = rows_of(src, rows), rows_of(dst, range(len(rows)))
+
+        def run() -> None:
+            for part, place in zip(parts, into, strict=True):
+                storage.write(place, storage.read(part))
+
+        op = Op(run, loc, "T.tma_gather4", reads=parts, writes=into)
+        self._load(op, self.bar(bars, index, loc), size_of(dst), self.block)
+
+    def scatter(
+        self, src: Tile, dst: Tile, rows: tuple[int, ...], lane: int, loc: Loc | None
+    ) -> None:
+        """A store to rows of `dst`, in the open bulk group of the thread that leads."""
+        parts, into = rows_of(src, range(len(rows))), rows_of(dst, rows)
+        held: list[Array] = []
+
+        def fetch() -> None:
+            held.extend(storage.view(part).copy() for part in parts)
+
+        def run() -> None:
+            if not held:
+                fetch()
+            for place, values in zip(into, held, strict=True):
+                storage.write(place, values)
+
+        op = Op(run, loc, "T.tma_scatter4", reads=parts, writes=into, fetch=fetch)
+        self.issue("bulk", op, self.leader(lane), commit=False)
+
     def spread(
         self,
         copy: Copy,
@@ -581,6 +623,12 @@ class Agent:
         """The end of a round of a loop that may wait for memory to change."""
         lanes = None if mask is None else mask.copy()
         return Wait(lambda: True, lambda: LOOP, loc, lanes, spins=True)
+
+
+def rows_of(matrix: Tile, rows: Sequence[int]) -> tuple[Tile, ...]:
+    """Some rows of a region of a matrix, each by itself."""
+    columns, wide = matrix.mins[1], matrix.extents[1]
+    return tuple(matrix._replace(mins=(row, columns), extents=(1, wide)) for row in rows)
 
 
 def size_of(tile: Tile) -> int:

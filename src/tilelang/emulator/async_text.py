@@ -182,6 +182,25 @@ def _tma_copy(u: Unit, stmt: sync.TmaCopy) -> None:
         u.w.line(f"agent.load({copy}, {src}, {dst}, {bar}, {place})")
 
 
+def _rows_text(u: Unit, stmt: sync.TmaGather4 | sync.TmaScatter4, lane: str) -> str:
+    """The numbers of four rows as an argument."""
+    return tuple_text(f"int({_picked(u.expr(r), lane, u)})" for r in stmt.rows)
+
+
+def _gather(u: Unit, stmt: sync.TmaGather4) -> None:
+    with _led(u, stmt, stmt.src, stmt.dst) as (lane, (src, dst)):
+        of_cluster = memory_of(u.dialect, stmt.barrier.buffer.scope) is Memory.CLUSTER_BARRIER
+        bar = _bar_of(u, stmt.barrier, lane, stmt.barrier.buffer.name if of_cluster else "")
+        rows = _rows_text(u, stmt, lane)
+        u.w.line(f"agent.gather({src}, {rows}, {dst}, {bar}, {loc_text(u, stmt)})")
+
+
+def _scatter(u: Unit, stmt: sync.TmaScatter4) -> None:
+    with _led(u, stmt, stmt.src, stmt.dst) as (lane, (src, dst)):
+        rows = _rows_text(u, stmt, lane)
+        u.w.line(f"agent.scatter({src}, {dst}, {rows}, {lane}, {loc_text(u, stmt)})")
+
+
 def _copy_cluster(u: Unit, stmt: sync.CopyCluster) -> None:
     copy, place = _copy_of(u, stmt), loc_text(u, stmt)
     name = u.lanes.root(stmt.dst.buffer.name)
@@ -380,6 +399,8 @@ STATEMENTS: dict[type[Stmt], Callable[[Unit, Any], None]] = {
     sync.CommitGroup: _commit,
     sync.WaitGroup: _wait_group,
     sync.TmaCopy: _tma_copy,
+    sync.TmaGather4: _gather,
+    sync.TmaScatter4: _scatter,
     sync.TmaStoreArrive: _store_arrive,
     sync.TmaStoreWait: _store_wait,
     sync.CopyCluster: _copy_cluster,

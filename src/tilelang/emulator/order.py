@@ -481,6 +481,7 @@ _WAITS = {
     "T.wgmma_gemm": "T.wait_wgmma",
     "T.tcgen05_gemm": "T.mbarrier_wait_parity on its mbar",
     "T.tma_copy": "T.mbarrier_wait_parity on its barrier",
+    "T.tma_gather4": "T.mbarrier_wait_parity on its barrier",
     "T.copy_cluster": "T.mbarrier_wait_parity on its remote_barrier",
 }
 """What waits for each asynchronous operation."""

@@ -251,7 +251,7 @@ def _own(u: Unit, buffer: Buffer) -> bool:
 def led(stmt: Stmt) -> bool:
     """Whether one thread issues an operation for the others, who do not wait for it."""
     match stmt:
-        case sync.TmaCopy():
+        case sync.TmaCopy() | sync.TmaGather4() | sync.TmaScatter4():
             return True
         case sync.AsyncGemm():
             return stmt.unit is sync.AsyncUnit.TCGEN05

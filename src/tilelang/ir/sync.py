@@ -133,6 +133,35 @@ class TmaCopy(TileOp):
     hints: tuple[tuple[str, Any], ...] = attr(default=())
 
 
+class TmaGather4(TileOp):
+    """Loads four rows of a matrix into a tile of four rows (PTX `.tile::gather4`).
+
+    `src` is all rows of the columns that are read, `rows` says which four of them. It completes the
+    bytes of the tile on `barrier`, which something else expects. What is outside of the matrix is
+    zero.
+    """
+
+    src: Region = operand(effect=Effect.READ | Effect.ASYNC)
+    dst: Region = operand(effect=Effect.WRITE | Effect.ASYNC)
+    rows: tuple[Expr, ...] = operand()
+    barrier: Region = operand(effect=_BARRIER)
+    hints: tuple[tuple[str, Any], ...] = attr(default=())
+
+
+class TmaScatter4(TileOp):
+    """Stores a tile of four rows to four rows of a matrix (PTX `.tile::scatter4`), in the open bulk
+    group.
+
+    `dst` is all rows of the columns that are written, `rows` says which four of them. What is
+    outside of the matrix is not written; of rows named twice either may stay.
+    """
+
+    src: Region = operand(effect=Effect.READ | Effect.ASYNC)
+    dst: Region = operand(effect=Effect.WRITE | Effect.ASYNC)
+    rows: tuple[Expr, ...] = operand()
+    hints: tuple[tuple[str, Any], ...] = attr(default=())
+
+
 class TmaStoreArrive(Stmt):
     """Closes the bulk group of the stores issued so far."""
 

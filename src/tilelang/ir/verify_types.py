@@ -335,6 +335,19 @@ def _matched(op: tile.Copy | sync.AsyncCopy | sync.TmaCopy | sync.CopyCluster) -
     yield from _match(op.src, op.dst)
 
 
+def _four_rows(op: sync.TmaGather4 | sync.TmaScatter4) -> Faults:
+    array, tile_ = (op.src, op.dst) if isinstance(op, sync.TmaGather4) else (op.dst, op.src)
+    if len(op.rows) != 4:
+        yield f"{len(op.rows)} rows instead of 4"
+    if not all(row.dtype.is_integer for row in op.rows):
+        yield "a row is named by no integer"
+    if array.buffer.rank != 2 or tile_.buffer.rank != 2 or int_value(tile_.extents[0]) != 4:
+        yield "no tile of four rows and a matrix"
+    elif _differ(array.extents[1], tile_.extents[1]):
+        yield f"rows of {tile_.extents[1]} and of {array.extents[1]} elements"
+    yield from _agree("the tile", tile_.dtype, array.dtype)
+
+
 def _match(src: Region, dst: Region) -> Faults:
     """Extents longer than 1 pair up; a source with fewer of them repeats, aligned to the last
     axis.
@@ -431,6 +444,8 @@ _TILE_OPS: dict[type[Stmt], Callable[..., Faults]] = {
     tile.Copy: _matched,
     sync.AsyncCopy: _matched,
     sync.TmaCopy: _matched,
+    sync.TmaGather4: _four_rows,
+    sync.TmaScatter4: _four_rows,
     sync.CopyCluster: _matched,
     tile.Fill: _fill,
     tile.Gemm: _product,

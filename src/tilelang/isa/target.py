@@ -32,6 +32,7 @@ class Capability(enum.Enum):
     MBARRIER = "mbarriers with transaction counts and try_wait"
     CLUSTER = "clusters of thread blocks"
     TMA = "cp.async.bulk.tensor: tensor copies by the Tensor Memory Accelerator"
+    TMA_ROWS = "tile::gather4 and tile::scatter4: tensor copies of four rows that lie anywhere"
     SETMAXNREG = "setmaxnreg: registers moved between warpgroups"
     WGMMA = "wgmma: warpgroup matrix products"
     TCGEN05 = "tcgen05: matrix products into Tensor Memory"
@@ -471,7 +472,8 @@ def _unknown_target(spec: str, chips: Sequence[Chip]) -> TileError:
     chip = next((chip for chip in chips if spec.lower() in (chip.name, *chip.aliases)), None)
     if chip is not None:
         hint = (
-            f"'{spec}' is a chip: use 'emulate:{chip.name}' or '{chip.backend} -arch={chip.name}'"
+            f"'{spec}' is a chip: use 'emulate:{chip.name}', 'simulate:{chip.name}' or "
+            f"'{chip.backend} -arch={chip.name}'"
         )
     else:
         hint = _near(spec.lower(), [*names, *_KINDS])

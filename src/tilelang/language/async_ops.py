@@ -7,11 +7,11 @@ meanings follow the PTX ISA.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from tilelang.errors import TileValueError
 from tilelang.ir import sync
-from tilelang.ir.expr import Region, const
+from tilelang.ir.expr import Expr, Region, const, int_value
 from tilelang.ir.sync import AsyncUnit
 from tilelang.language.arguments import (
     barrier,
@@ -26,9 +26,10 @@ from tilelang.language.arguments import (
     place,
     refuse,
 )
-from tilelang.language.buffers import here
-from tilelang.language.tileops import GemmWarpPolicy, check_product, matched, matrix
-from tilelang.language.values import condition, element_type
+from tilelang.language.buffers import BufferRef, here
+from tilelang.language.shapes import shape_text
+from tilelang.language.tileops import GemmWarpPolicy, check_product, matched, matrix, region_of
+from tilelang.language.values import condition, describe, element_type
 from tilelang.scopes import Memory
 
 MAX_CLUSTER_MASK = 0xFFFF
@@ -212,9 +213,113 @@ def tma_store_wait(count: int = 0, read: bool = True) -> None:
     builder.emit(sync.TmaStoreWait(count=n, read=bool(read), loc=here()))
 
 
+def tma_gather4(
+    src: Any,
+    dst: Any,
+    col: Any,
+    rows: Any,
+    *,
+    barrier: Any,
+    swizzle: Any = None,
+    eviction_policy: str | None = None,
+    annotations: dict[str, Any] | None = None,
+) -> None:
+    """Load four rows of a matrix in global memory, from column `col` on, into a shared tile of
+    shape (4, K), with the Tensor Memory Accelerator; no wait.
+
+    One thread of those that get here issues it. It completes the bytes of the tile on `barrier`;
+    that it expects them is said before, `T.mbarrier_expect_tx(bar, T.tma_gather4_bytes(K, dtype))`.
+    Elements outside of the matrix are zero. The compiler chooses how the tile lies, so `swizzle`
+    is refused. ValueError for other shapes, or for other than four rows.
+    """
+    name = "T.tma_gather4"
+    builder = launched(name)
+    bar = _barrier(barrier, f"the barrier of {name}")
+    tile, array, picked = _four_rows(name, dst, src, col, rows)
+    notes = _row_hints(name, swizzle, eviction_policy, annotations)
+    builder.emit(sync.TmaGather4(array, tile, picked, bar, hints=notes, loc=here()))
+
+
+def tma_scatter4(
+    src: Any,
+    dst: Any,
+    col: Any,
+    rows: Any,
+    *,
+    swizzle: Any = None,
+    eviction_policy: str | None = None,
+    annotations: dict[str, Any] | None = None,
+) -> None:
+    """Store a shared tile of shape (4, K) to four rows of a matrix in global memory, from column
+    `col` on, with the Tensor Memory Accelerator; no wait.
+
+    One thread of those that get here issues it, into its open bulk group: `T.tma_store_arrive`
+    closes that, `T.tma_store_wait` waits. Elements outside of the matrix are not written. Of rows
+    named twice either may stay. Refusals are those of `T.tma_gather4`.
+    """
+    name = "T.tma_scatter4"
+    builder = launched(name)
+    tile, array, picked = _four_rows(name, src, dst, col, rows)
+    notes = _row_hints(name, swizzle, eviction_policy, annotations)
+    builder.emit(sync.TmaScatter4(tile, array, picked, hints=notes, loc=here()))
+
+
+def _four_rows(
+    name: str, tile: Any, array: Any, col: Any, rows: Any
+) -> tuple[Region, Region, tuple[Expr, ...]]:
+    """The tile, all rows of the matrix in its columns, and the four that are meant."""
+    small, whole = region_of(tile, f"the tile of {name}"), region_of(array, f"the matrix of {name}")
+    in_memory(small.buffer, f"the tile of {name}", Memory.SHARED)
+    in_memory(whole.buffer, f"the matrix of {name}", Memory.GLOBAL)
+    _same_dtype(small, whole, name)
+    shape = [int_value(n) for n in small.extents]
+    if not isinstance(tile, BufferRef) or len(shape) != 2 or shape[0] != 4 or shape[1] is None:
+        raise refuse(
+            "shape",
+            f"the tile of {name} is no buffer of four rows",
+            cls=TileValueError,
+            expected="a whole shared buffer of shape (4, K)",
+            got=f"{small.buffer.name} of shape {shape_text(small.extents)}",
+        )
+    if not isinstance(array, BufferRef) or whole.buffer.rank != 2:
+        raise refuse(
+            "shape",
+            f"{whole.buffer.name}, whose rows {name} takes, is no whole matrix",
+            cls=TileValueError,
+            expected="a tensor with two axes; `col` says where the columns begin",
+            got=f"{whole.buffer.name} of shape {shape_text(whole.extents)}",
+        )
+    if not isinstance(rows, (list, tuple)) or len(cast("list[Any]", rows)) != 4:
+        raise refuse(
+            "value",
+            f"the rows of {name}",
+            cls=TileValueError,
+            expected="a list of four numbers of rows",
+            got=describe(rows),
+        )
+    picked = tuple(integer(r, f"a row of {name}") for r in cast("list[Any]", rows))
+    first = integer(col, f"the column of {name}")
+    high, wide = whole.buffer.shape[0], small.extents[1]
+    columns = Region(whole.buffer, (const(0), first), (high, wide), loc=here())
+    return small, columns, picked
+
+
+def _row_hints(
+    name: str, swizzle: Any, policy: str | None, annotations: Any
+) -> tuple[tuple[str, Any], ...]:
+    if swizzle is not None:
+        raise refuse(
+            "option",
+            f"swizzle of {name}",
+            got=describe(swizzle),
+            help="leave it out: the compiler chooses how the tile lies",
+        )
+    eviction(policy, name)
+    return hints(annotations, eviction_policy=policy)
+
+
 def tma_gather4_bytes(K_box: int, dtype: Any) -> int:
     """The bytes of four rows of `K_box` elements, for `T.mbarrier_expect_tx`."""
-    element = element_type(dtype)
     element = element_type(dtype)
     bits = 4 if element.is_float4_e2m1_unpacked() else element.bits
     return (4 * K_box * bits + 7) // 8

@@ -103,10 +103,6 @@ LATER: dict[str, Later] = {
                 transpose_B=False, policy=GemmWarpPolicy.Square, clear_accum=False,
                 annotations=None)
             tcgen05_sf_warp_transpose(smem_src)
-            tma_gather4(src, dst, col, rows, *, barrier, swizzle=None, eviction_policy=None,
-                annotations=None)
-            tma_scatter4(src, dst, col, rows, *, swizzle=None, eviction_policy=None,
-                annotations=None)
             tma_load(*args) tma_load_2sm(*args) warpgroup_commit_batch()
             wgmma_gemm_sp(A_sparse, E, B, C, transpose_A=False, transpose_E=False,
                 transpose_B=False, policy=GemmWarpPolicy.Square, clear_accum=False,

@@ -23,6 +23,8 @@ _NEEDS: dict[type[Stmt], tuple[Capability, str]] = {
     sync.WaitGroup: (Capability.CP_ASYNC, "cp.async.wait_group"),
     sync.CpAsyncArrive: (Capability.CP_ASYNC, "cp.async.mbarrier.arrive"),
     sync.TmaCopy: (Capability.TMA, "cp.async.bulk.tensor"),
+    sync.TmaGather4: (Capability.TMA_ROWS, "cp.async.bulk.tensor with .tile::gather4"),
+    sync.TmaScatter4: (Capability.TMA_ROWS, "cp.async.bulk.tensor with .tile::scatter4"),
     sync.TmaStoreArrive: (Capability.TMA, "cp.async.bulk.commit_group"),
     sync.TmaStoreWait: (Capability.TMA, "cp.async.bulk.wait_group"),
     sync.CopyCluster: (Capability.CLUSTER, "a copy between blocks of a cluster"),

@@ -45,6 +45,8 @@ from tilelang.ir.sync import (
     MmaArrive,
     SyncGrid,
     TmaCopy,
+    TmaGather4,
+    TmaScatter4,
     TmaStoreArrive,
     TmaStoreWait,
     WarpSpecialize,
@@ -206,6 +208,8 @@ class _Arms:
                 made = (fence, arrive)
             case TmaCopy():
                 made = self.copies.lower(stmt, self.part)
+            case TmaGather4() | TmaScatter4():
+                made = self.copies.rows(stmt, self.part)
             case ClusterBarrier():
                 made = self.clusters.barrier(stmt)
             case SyncGrid():
@@ -420,7 +424,7 @@ def _conjuncts(e: Expr) -> Iterator[Expr]:
 
 def _is_issued(stmt: Stmt) -> bool:
     """Whether the first of several threads issues an operation for all."""
-    return isinstance(stmt, (MmaArrive, TmaCopy)) or (
+    return isinstance(stmt, (MmaArrive, TmaCopy, TmaGather4, TmaScatter4)) or (
         isinstance(stmt, AsyncGemm) and stmt.unit is AsyncUnit.TCGEN05
     )
 

@@ -16,7 +16,7 @@ from tilelang.errors import Loc
 from tilelang.ir.expr import Buffer, const
 from tilelang.ir.node import Node
 from tilelang.ir.special import GemmBlockScaled
-from tilelang.ir.sync import AsyncCopy, AsyncGemm, CopyCluster, TmaCopy
+from tilelang.ir.sync import AsyncCopy, AsyncGemm, CopyCluster, TmaCopy, TmaGather4, TmaScatter4
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
@@ -86,7 +86,7 @@ class _Layouts:
         self.moved = {
             r.buffer.name
             for s in statements(body)
-            if isinstance(s, (TmaCopy, CopyCluster, AsyncCopy))
+            if isinstance(s, (TmaCopy, TmaGather4, TmaScatter4, CopyCluster, AsyncCopy))
             for r in (s.src, s.dst)
         }
         self.gaps: dict[str, Buffer] = {}

@@ -1,9 +1,11 @@
-"""Copies of the author's that are under way until they are waited for: `T.tma_copy`.
+"""Copies of the author's that are under way until they are waited for: `T.tma_copy`, and
+`T.tma_gather4` and `T.tma_scatter4` of four rows.
 
-What enters: a `TmaCopy` and the threads that reach it together. What leaves: what its leader does:
+What enters: one of these and the threads that reach it together. What leaves: what its leader does:
 it adds the bytes to what the mbarrier expects and issues the loads, or issues the stores and closes
 their group. Where the tile or the array has no boxes, these threads copy it at once, and the report
-says why. In both forms the author's arrivals and waits mean the same.
+says why. In both forms the author's arrivals and waits mean the same. Copies of four rows are
+instructions that the author names: where there is none, they are errors.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from collections.abc import Iterator
 from itertools import chain
 
 from tilelang.dtypes import DType
+from tilelang.errors import error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, Region, const
-from tilelang.ir.sync import AsyncGemm, TmaCopy
+from tilelang.ir.sync import AsyncGemm, TmaCopy, TmaGather4, TmaScatter4
 from tilelang.ir.tile import Annotate, Block, Copy, Gemm, If, Stmt, SyncThreads
 from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import compare
@@ -22,10 +25,20 @@ from tilelang.passes.lower_parallel import own_nodes, statements, written
 from tilelang.passes.simt.clusters import Clusters, is_remote
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.switches import is_off
-from tilelang.passes.simt.tensor_copies import Boxes, array_faults, boxes, may_lie, placements
+from tilelang.passes.simt.tensor_copies import (
+    Boxes,
+    Placed,
+    array_faults,
+    boxes,
+    four_rows,
+    may_lie,
+    placements,
+)
 from tilelang.scopes import Memory
 
 U64 = DType("uint64")
+
+_COPIES = (TmaCopy, TmaGather4, TmaScatter4)
 
 
 class ExplicitCopies:
@@ -37,12 +50,12 @@ class ExplicitCopies:
         body = t.launch.body
         self.params = {p.buffer.name for p in t.fn.params if p.buffer is not None and not p.pointer}
         self.stored = {
-            b.name for s in statements(body) if not isinstance(s, TmaCopy) for b in written(s)
+            b.name for s in statements(body) if not isinstance(s, _COPIES) for b in written(s)
         }
         self.used = {
             n.name
             for s in statements(body)
-            if not isinstance(s, (TmaCopy, Annotate))
+            if not isinstance(s, (*_COPIES, Annotate))
             for n in own_nodes(s)
             if isinstance(n, Buffer)
         }
@@ -53,7 +66,7 @@ class ExplicitCopies:
             for r in (s.a, s.b)
         }
         self.placed = placements(body)
-        self.chosen: dict[str, Boxes] = {}
+        self.chosen: dict[str, Placed] = {}
         self.fed: dict[str, Buffer] = {}
         self.issues_stores = False
 
@@ -75,16 +88,18 @@ class ExplicitCopies:
         load = stmt.barrier is not None
         tile, place = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
         found = boxes(tile, place)
-        fault = next(chain(self.faults(found, load=load), self.tile_faults(found)), None)
+        left_out = () if self.possible else ("tensor copies are left out",)
+        faults = chain(left_out, self.faults(found, load=load), self.tile_faults(found))
+        fault = next(faults, None)
         if fault is not None or isinstance(found, str):
             self.t.note("declined", f"T.tma_copy is done by the threads at once: {fault}", stmt.loc)
             return self.at_once(stmt, part)
         self.chosen.setdefault(tile.buffer.name, found)
-        cache = dict(stmt.hints).get("eviction_policy")
-        imm = (("cache", cache),) if cache else ()
+        imm = cache_of(stmt)
         leader = self.leader(stmt, part)
         if stmt.barrier is None:
-            return self.store(stmt, found, part, leader, imm)
+            closed = Issue("cp.async.bulk.commit_group", (), (), loc=stmt.loc)
+            return self.store(stmt, found, leader, (*found.stores(stmt, imm), closed))
         bar = bits(stmt.barrier)
         expected = Issue("mbarrier.expect_tx", (bar,), (const(found.bytes),), loc=stmt.loc)
         if self.is_for_pair(stmt):
@@ -97,6 +112,45 @@ class ExplicitCopies:
         else:
             body = found.loads(bar, stmt, imm)
         body = (expected, *body)
+        return body if leader is None else (If(leader, body, loc=stmt.loc),)
+
+    def rows(self, stmt: TmaGather4 | TmaScatter4, part: Threads) -> Block:
+        """A copy of four rows by the threads of a part, of which the first issues it."""
+        load = isinstance(stmt, TmaGather4)
+        tile, place = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
+        found = four_rows(tile, place)
+        name = "T.tma_gather4" if load else "T.tma_scatter4"
+        fault = next(chain(self.faults(found, load=load), self.tile_faults(found)), None)
+        if load and fault is None and is_remote(self.t, stmt.barrier):
+            fault = "its barrier is one of a cluster"
+        if fault is not None or isinstance(found, str):
+            raise error(
+                "async",
+                f"{name} has no instruction here: {fault}",
+                stmt.loc,
+                expected="a tile and a parameter as docs/blackwell.md says",
+                help="copy the rows one by one with T.copy",
+            )
+        self.chosen.setdefault(tile.buffer.name, found)
+        leader, imm = part.first() if part.count > 1 else None, cache_of(stmt)
+        if not isinstance(stmt, TmaGather4):
+            row = "cp.async.bulk.tensor.2d.scatter4"
+            body = tuple(
+                Issue(row, (), (kind, region, *at), imm=imm, loc=stmt.loc)
+                for kind, region, at in found.parts(stmt.rows)
+            )
+            return self.store(stmt, found, leader, body)
+        bar = bits(stmt.barrier)
+        body = tuple(
+            Issue(
+                "cp.async.bulk.tensor.2d.gather4",
+                (region, bar),
+                (kind, *at),
+                imm=imm,
+                loc=stmt.loc,
+            )
+            for kind, region, at in found.parts(stmt.rows)
+        )
         return body if leader is None else (If(leader, body, loc=stmt.loc),)
 
     def is_for_pair(self, stmt: TmaCopy) -> bool:
@@ -127,19 +181,10 @@ class ExplicitCopies:
         alone = found.loads(bar, stmt, imm)
         return (If(self.clusters.is_named(mask), (once,), orelse=alone, loc=stmt.loc),)
 
-    def store(
-        self,
-        stmt: TmaCopy,
-        found: Boxes,
-        part: Threads,
-        leader: Expr | None,
-        imm: tuple[tuple[str, str], ...],
-    ) -> Block:
+    def store(self, stmt: Stmt, found: Placed, leader: Expr | None, body: Block) -> Block:
         """A store: what all have written is ordered before, by each thread that writes the tile."""
         self.issues_stores = True
         self.fed[found.tile.buffer.name] = found.tile.buffer
-        closed = Issue("cp.async.bulk.commit_group", (), (), loc=stmt.loc)
-        body = (*found.stores(stmt, imm), closed)
         if leader is None:
             return (Issue("fence.proxy.async", (), (), loc=stmt.loc), *body)
         return (
@@ -171,10 +216,8 @@ class ExplicitCopies:
         meet = (SyncThreads(loc=stmt.loc),) if part.count > 1 else ()
         return (*copy, *fences, *meet)
 
-    def faults(self, found: Boxes | str, *, load: bool) -> Iterator[str]:
+    def faults(self, found: Placed | str, *, load: bool) -> Iterator[str]:
         """Why a tensor copy cannot move the tile."""
-        if not self.possible:
-            yield "tensor copies are left out"
         if isinstance(found, str):
             yield found
             return
@@ -183,7 +226,7 @@ class ExplicitCopies:
         if array.name in (self.stored if load else self.used):
             yield f"the kernel uses {array.name} otherwise too"
 
-    def tile_faults(self, found: Boxes | str) -> Iterator[str]:
+    def tile_faults(self, found: Placed | str) -> Iterator[str]:
         """Why the tile cannot lie as tensor copies want it."""
         if isinstance(found, str):
             return
@@ -197,6 +240,12 @@ class ExplicitCopies:
             yield f"another view of {name} exists"
         elif known not in (None, found.placement) or not may_lie(found, self.multiplied):
             yield f"{name} has to lie otherwise"
+
+
+def cache_of(stmt: TmaCopy | TmaGather4 | TmaScatter4) -> tuple[tuple[str, str], ...]:
+    """How L2 keeps what a copy moves, as an instruction says it."""
+    cache = dict(stmt.hints).get("eviction_policy")
+    return (("cache", cache),) if cache else ()
 
 
 def bits(barrier: Region) -> Region:

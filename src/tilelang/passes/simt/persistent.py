@@ -28,6 +28,8 @@ from tilelang.ir.sync import (
     MbarWait,
     SyncGrid,
     TmaCopy,
+    TmaGather4,
+    TmaScatter4,
     WarpSpecialize,
 )
 from tilelang.ir.tile import (
@@ -85,6 +87,8 @@ _TOLD_APART = (
     LaunchDependency,
     MbarWait,
     TmaCopy,
+    TmaGather4,
+    TmaScatter4,
     AsyncGemm,
 )
 """What a block can tell that it is not alone by, or does for itself alone."""

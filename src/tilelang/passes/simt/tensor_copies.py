@@ -42,16 +42,11 @@ Immediates = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Boxes:
-    """A tile and its place in a global array. `axes` are the axes of the array along which the tile
-    is longer than 1, `own` those of the tile; `box` the extents of a box along them.
-    """
+class Placed:
+    """A tile that tensor copies move, its place in a global array, and how it lies."""
 
     tile: Region
     place: Region
-    axes: tuple[int, ...]
-    own: tuple[int, ...]
-    box: tuple[int, ...]
     placement: Placement
 
     @property
@@ -59,17 +54,28 @@ class Boxes:
         """The bytes within which the hardware exchanges groups of 16, 0 for none."""
         return self.placement.span * GROUP if self.placement.span > 1 else 0
 
-    @property
-    def bytes(self) -> int:
-        """What all boxes move, elements outside of the array counted."""
-        return math.prod(static_extents(self.tile) or ()) * self.tile.dtype.bytes
-
     def lies(self) -> Block:
         """What says how the tile lies; nothing of a buffer of one axis, which lies in order."""
         if self.tile.buffer.rank == 1:
             return ()
         key = self.placement.key()
         return (Annotate(PLACEMENT, buffers=(self.tile.buffer,), values=(key,)),)
+
+
+@dataclass(frozen=True)
+class Boxes(Placed):
+    """A tile that is a set of boxes. `axes` are the axes of the array along which the tile is
+    longer than 1, `own` those of the tile; `box` the extents of a box along them.
+    """
+
+    axes: tuple[int, ...]
+    own: tuple[int, ...]
+    box: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """What all boxes move, elements outside of the array counted."""
+        return math.prod(static_extents(self.tile) or ()) * self.tile.dtype.bytes
 
     def parts(self) -> Iterator[tuple[TensorBox, Region, tuple[Expr, ...]]]:
         """Each box: of which kind, where in the tile, and at which coordinates, innermost first."""
@@ -120,6 +126,44 @@ class Boxes:
         )
 
 
+class FourRows(Placed):
+    """A tile of four rows that lie anywhere in a matrix; `place` is all rows of its columns."""
+
+    def parts(self, rows: tuple[Expr, ...]) -> Iterator[tuple[TensorBox, Region, tuple[Expr, ...]]]:
+        """Each copy: of which kind, where in the tile, and its coordinates: the first column, then
+        the rows. The box of the tensor map has one row (PTX ISA, "Tiled mode").
+        """
+        width = self.placement.panel
+        kind = TensorBox(self.place.buffer, (1, width), self.swizzle)
+        named = tuple(as_type(r, I32) for r in rows)
+        for start in range(0, self.placement.columns, width):
+            part = Region(
+                self.tile.buffer,
+                (const(0), const(start)),
+                (const(4), const(width)),
+                loc=self.tile.loc,
+            )
+            yield kind, part, (plus(as_type(self.place.mins[1], I32), start), *named)
+
+
+def four_rows(tile: Region, place: Region) -> FourRows | str:
+    """How the tile of four rows lies, or why tensor copies cannot move it. Rows lie one after the
+    other, in panels where they are wider than a box.
+    """
+    buffer = tile.buffer
+    columns = int_value(buffer.shape[1]) or 0
+    size = buffer.dtype.bytes
+    shown = f"{buffer.name}, a tile of 4 x {columns} {buffer.dtype},"
+    if buffer.strides is not None or buffer.dtype.is_subbyte or buffer.dtype.is_vector:
+        return f"{buffer.name} has strides, or elements that are smaller than a byte or vectors"
+    if columns * size % GROUP or columns * size < ALIGN // 4:
+        return f"{shown} has rows that are no multiple of {GROUP} bytes of at least {ALIGN // 4}"
+    width = _part(columns, ALIGN // 4 // size)
+    if not width or columns // width > MOST:
+        return f"{shown} has no parts of at most {BOX} columns and a multiple of {ALIGN // 4} bytes"
+    return FourRows(tile, place, Placement(4, columns, GROUP // size, 1, width))
+
+
 def boxes(tile: Region, place: Region) -> Boxes | str:
     """The boxes of a tile, or why it has none."""
     fault = next(_faults(tile, place), None)
@@ -138,7 +182,7 @@ def boxes(tile: Region, place: Region) -> Boxes | str:
         box[-2] = _part(placement.rows, 8)
     if 0 in box or math.prod(extents[k] // n for k, n in zip(own, box, strict=True)) > MOST:
         return f"{shown} has too many boxes"
-    return Boxes(tile, place, axes, own, tuple(box), placement)
+    return Boxes(tile, place, placement, axes, own, tuple(box))
 
 
 def _faults(tile: Region, place: Region) -> Iterator[str]:
@@ -202,7 +246,7 @@ def placements(body: Block) -> dict[str, Placement]:
     }
 
 
-def may_lie(found: Boxes, multiplied: Collection[str]) -> bool:
+def may_lie(found: Placed, multiplied: Collection[str]) -> bool:
     """Whether the tile may lie as tensor copies want it: products want theirs in panels."""
     buffer = found.tile.buffer
     shape = static_shape(buffer) or ()

@@ -50,6 +50,13 @@ class TensorView:
             offset += c * stride
         return offset, inside
 
+    def rows(self, column: int, numbers: Sequence[int]) -> tuple[Offsets, npt.NDArray[np.bool_]]:
+        """The same of some rows that lie anywhere, from a column on (PTX ISA, "Tiled mode",
+        `.tile::gather4` and `.tile::scatter4`).
+        """
+        found = [self.box((column, number)) for number in numbers]
+        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
     @property
     def outside(self) -> npt.NDArray[Any]:
         """The bytes of an element that is outside of the tensor: zero, or NaN."""

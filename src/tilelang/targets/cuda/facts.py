@@ -49,7 +49,12 @@ _SINCE_HOPPER = _ADA | {
 }
 _HOPPER = _SINCE_HOPPER | {Capability.WGMMA}
 _BLACKWELL = _SINCE_HOPPER | {Capability.FP4}
-_BLACKWELL_DATACENTER = _BLACKWELL | {Capability.TCGEN05, Capability.TENSOR_MEMORY}
+_BLACKWELL_DATACENTER = _BLACKWELL | {
+    Capability.TCGEN05,
+    Capability.TENSOR_MEMORY,
+    Capability.TMA_ROWS,
+}
+"""PTX ISA, cp.async.bulk.tensor: `.tile::scatter4` is supported on sm_100a and its family."""
 _BLACKWELL_100 = _BLACKWELL_DATACENTER | {Capability.TCGEN05_INT8}
 """PTX ISA, tcgen05.mma: `.kind::i8` is supported on sm_100a, sm_101a and sm_110a."""
 

@@ -27,6 +27,8 @@ from tilelang.simulator.machine.clocks import Clock
 from tilelang.simulator.machine.schedule import Steps
 
 Bytes = npt.NDArray[np.uint8]
+Elements = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
+"""Byte offsets of elements in a tensor, and which of them are inside."""
 
 
 @dataclass
@@ -137,7 +139,7 @@ def tensor_load(use: Use) -> Steps:
     rank = len(view.map.box)
     many = use.facts.row.endswith("multicast")
     for lane in use.lanes.tolist():
-        start = _offset(use, dst, use.out_site(0), lane, 1024 if view.map.swizzle == 128 else 128)
+        start = _offset(use, dst, use.out_site(0), lane, _box_align(view))
         barrier = _offset(use, bar, use.out_site(1), lane, 8)
         at = [int(use.value(1 + k, np.int64)[lane]) for k in range(rank)]
         to = _box_places(view, start)
@@ -151,17 +153,52 @@ def tensor_load(use: Use) -> Steps:
             if leader.rank // 2 != block.rank // 2:
                 raise use.fault("value", f"the mbarrier of block {leader.rank} is not of the pair")
             targets = [_Target(block, to, barrier, leader)]
-        _deliver(use, lane, _box(view, at), targets, use.in_site(0))
+        _deliver(use, lane, _reader(view, view.box(at)), targets, use.in_site(0))
     yield None
 
 
-def _box_places(view: TensorView, start: int) -> npt.NDArray[np.int64]:
-    """Where the bytes of a box lie that begins at a byte of shared memory."""
-    return swizzled(np.arange(start, start + view.box_bytes, dtype=np.int64), view.map.swizzle)
+@row("cp.async.bulk.tensor.2d.gather4")
+def gather_rows(use: Use) -> Steps:
+    """Four rows of a matrix; what is outside of it is zero, or NaN."""
+    dst, bar, view = use.outs[0], use.outs[1], use.ins[0]
+    for lane in use.lanes.tolist():
+        start = _offset(use, dst, use.out_site(0), lane, _box_align(view))
+        barrier = _offset(use, bar, use.out_site(1), lane, 8)
+        to = _box_places(view, start, boxes=4)
+        if dst.count * dst.dtype.numpy.itemsize < to.size:
+            raise use.fault("bounds", f"four rows of {view.box_bytes} bytes do not fit their tile")
+        found = _four_rows(use, view, 1, lane)
+        targets = _targets(use, lane, to, barrier, None)
+        _deliver(use, lane, _reader(view, found), targets, use.in_site(0))
+    yield None
 
 
-def _box(view: TensorView, at: Sequence[int]) -> Callable[[Who], Bytes]:
-    offset, inside = view.box(at)
+def _four_rows(use: Use, view: TensorView, first: int, lane: int) -> Elements:
+    """The elements of four rows; the operands from `first` on are the column and the rows."""
+    if len(view.map.box) != 2 or view.map.box[1] != 1:
+        raise use.fault(
+            "value",
+            f"{use.facts.row} by a tensor map with boxes of {view.map.box}",
+            expected="boxes of one row of a matrix",
+        )
+    column, *rows = (int(use.value(first + k, np.int64)[lane]) for k in range(5))
+    return view.rows(column, rows)
+
+
+def _box_align(view: TensorView) -> int:
+    """The bytes at whose multiples a box begins in shared memory."""
+    return 1024 if view.map.swizzle == 128 else 128
+
+
+def _box_places(view: TensorView, start: int, boxes: int = 1) -> npt.NDArray[np.int64]:
+    """Where the bytes lie of boxes, one after the other, that begin at a byte of shared memory."""
+    end = start + boxes * view.box_bytes
+    return swizzled(np.arange(start, end, dtype=np.int64), view.map.swizzle)
+
+
+def _reader(view: TensorView, found: Elements) -> Callable[[Who], Bytes]:
+    """What reads elements of a tensor; zero or NaN stands for those that are outside."""
+    offset, inside = found
     item = view.window.item
 
     def read(who: Who) -> Bytes:
@@ -255,15 +292,27 @@ def tensor_store(use: Use) -> Steps:
     rank = len(view.map.box)
     op = use.facts.parts[-1] if "reduce" in use.facts.row else ""
     for lane in use.lanes.tolist():
-        start = _offset(use, src, use.in_site(1), lane, 1024 if view.map.swizzle == 128 else 128)
+        start = _offset(use, src, use.in_site(1), lane, _box_align(view))
         at = [int(use.value(2 + k, np.int64)[lane]) for k in range(rank)]
         source = _box_places(view, start)
-        _send(use, lane, source, _box_writer(view, at, op))
+        _send(use, lane, source, _writer(view, view.box(at), op))
     yield None
 
 
-def _box_writer(view: TensorView, at: Sequence[int], op: str) -> Callable[[Bytes, Who], None]:
-    offset, inside = view.box(at)
+@row("cp.async.bulk.tensor.2d.scatter4")
+def scatter_rows(use: Use) -> Steps:
+    """Four rows of a matrix; what is outside of it is not written."""
+    view, src = use.ins[0], use.ins[1]
+    for lane in use.lanes.tolist():
+        start = _offset(use, src, use.in_site(1), lane, _box_align(view))
+        found = _four_rows(use, view, 2, lane)
+        _send(use, lane, _box_places(view, start, boxes=4), _writer(view, found, ""))
+    yield None
+
+
+def _writer(view: TensorView, found: Elements, op: str) -> Callable[[Bytes, Who], None]:
+    """What writes elements of a tensor that are inside, or joins them with what is there."""
+    offset, inside = found
     item, dtype = view.window.item, view.window.dtype
 
     def write(data: Bytes, who: Who) -> None:

@@ -321,12 +321,45 @@ def _tensor_stores(t: _Tensor) -> Iterator[InstrRow]:
     )
 
 
+_ROWS = ("x", "r0", "r1", "r2", "r3")
+"""The coordinates of four rows: the first column of all, then the number of each."""
+
+
+def _four_rows() -> Iterator[InstrRow]:
+    """Four rows of a matrix that lie anywhere; the box of its map has one row."""
+    at = "[{map}, {{" + ", ".join(f"{{{x}}}" for x in _ROWS) + "}}]"
+    ins = tuple(value(x, "int32") for x in _ROWS)
+    base = "cp.async.bulk.tensor.2d"
+    load = f"{base}.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes"
+    store = f"{base}.global.shared::cta.tile::scatter4.bulk_group"
+    yield ptx(
+        f"{base}.gather4",
+        "cp.async.bulk.tensor",
+        _in_scope(f"{load}{_HINT} [{{dst}}], {at}, [{{barrier}}]{_HINTED};"),
+        Capability.TMA_ROWS,
+        outs=(_BOX, barrier()),
+        ins=(_MAP, *ins),
+        imm=(CACHE,),
+        until=_WAIT,
+    )
+    yield ptx(
+        f"{base}.scatter4",
+        "cp.async.bulk.tensor",
+        _in_scope(f"{store}{_HINT} {at}, [{{src}}]{_HINTED};"),
+        Capability.TMA_ROWS,
+        ins=(_MAP, slot("src", R | ASYNC, align=128), *ins),
+        imm=(CACHE,),
+        until=_GROUP,
+    )
+
+
 TMA = [
     *(
         row
         for t in (_Tensor(rank) for rank in range(1, 6))
         for row in (*_tensor_loads(t), *_tensor_stores(t))
     ),
+    *_four_rows(),
     ptx(
         "prefetch.tensormap",
         "prefetch",

@@ -1,0 +1,288 @@
+"""T.tma_gather4 and T.tma_scatter4: four rows of a matrix that lie anywhere, against NumPy, on the
+emulator and on the simulated chip, and as machine code.
+"""
+
+import re
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from blackwell_build import check_blackwell
+from tilelang.errors import TileError, TileValueError
+from tilelang.ir.thread import Instr, Program
+from tilelang.isa.target import parse_target
+from tilelang.passes.pipeline import lower
+from tilelang.simulator.gpu import SimulatedProgram
+from tilelang.simulator.machine import Schedule
+from tilelang.targets import CHIPS
+from tilelang.targets.cuda.nvrtc import compile_source, is_installed
+from tilelang.targets.cuda.program import emit
+from tilelang.targets.cuda.rows import ROWS
+
+GATHER, SCATTER = "cp.async.bulk.tensor.2d.gather4", "cp.async.bulk.tensor.2d.scatter4"
+RANDOM = np.random.default_rng(11)
+
+
+def gathered(x: np.ndarray, rows, col: int, width: int) -> np.ndarray:
+    """Four rows of `x` from a column on; zeros where it has none."""
+    out = np.zeros((4, width), x.dtype)
+    for k, r in enumerate(rows):
+        if 0 <= r < len(x):
+            part = x[r, max(col, 0) : max(col + width, 0)]
+            out[k, max(-col, 0) : max(-col, 0) + len(part)] = part
+    return out
+
+
+def scattered(tile: np.ndarray, y: np.ndarray, rows, col: int) -> np.ndarray:
+    """`y` with the rows of the tile stored into it; what is outside is left out."""
+    out = y.copy()
+    for values, r in zip(tile, rows, strict=True):
+        if 0 <= r < len(y):
+            low, high = max(col, 0), min(col + len(values), y.shape[1])
+            out[r, low:high] = values[low - col : high - col]
+    return out
+
+
+def there_and_back(shape, width, dtype="float16", col=0, threads=128):
+    """Rows of A, doubled, to the same rows of B; the tile is not the first thing in memory."""
+    m, n = shape
+
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), dtype), I: T.Tensor((4,), "int32"), B: T.Tensor((m, n), dtype)):
+        with T.Kernel(1, threads=threads):
+            odd = T.alloc_shared((3,), "int32")
+            s = T.alloc_shared((4, width), dtype)
+            bar = T.alloc_barrier(1)
+            odd[0] = I[0]
+            if T.shuffle_elect(threads):
+                T.mbarrier_expect_tx(bar, T.tma_gather4_bytes(width, dtype))
+                T.tma_gather4(A, s, col, [odd[0], I[1], I[2], I[3]], barrier=bar)
+                T.mbarrier_arrive(bar)
+            T.mbarrier_wait_parity(bar, 0)
+            for i, j in T.Parallel(4, width):
+                s[i, j] = s[i, j] * 2
+            if T.shuffle_elect(threads):
+                T.tma_scatter4(s, B, col, [I[0], I[1], I[2], I[3]])
+                T.tma_store_arrive()
+            T.tma_store_wait(0, read=False)
+
+    return kernel
+
+
+def instructions(program: Program) -> list[str]:
+    return [n.row for n in program.walk() if isinstance(n, Instr)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "width", "dtype", "col", "rows"),
+    [
+        ((64, 64), 64, "float16", 0, (5, 1, 63, 0)),
+        ((40, 96), 48, "float32", 24, (39, 7, 8, 24)),
+        ((24, 40), 24, "bfloat16", 24, (3, 24, -1, 100)),  # columns and rows that do not exist
+        ((7, 48), 32, "int8", -16, (6, 5, 0, -7)),
+        ((3, 1024), 512, "float16", 512, (2, 0, 1, 3)),  # wider than a box
+        ((1, 8), 8, "int32", 0, (1, 2, 0, -1)),
+    ],
+)
+def test_rows_anywhere_there_and_back(shape, width, dtype, col, rows):
+    kernel = there_and_back(shape, width, dtype, col)
+    a = RANDOM.integers(-9, 10, shape).astype(tilelang.dtypes.DType(dtype).numpy)
+    b, index = np.zeros_like(a), np.array(rows, np.int32)
+    want = scattered(gathered(a, rows, col, width) * 2, b, rows, col)
+    for target in ("emulate", "simulate:sm_100a"):
+        got = b.copy()
+        tilelang.compile(kernel, target=target)(a, index, got)
+        np.testing.assert_array_equal(got, want, err_msg=target)
+    assert not tilelang.check(kernel, run_with=(a, index, b.copy()))
+    program = check_blackwell(kernel, seeds=3, A=a, I=index, B=b)
+    used = instructions(program)
+    assert used.count(GATHER) == used.count(SCATTER) == max(1, width // 256)
+
+
+def many(count, scatter=True):
+    """Rows named by I, `count` tiles one after the other: all threads get to each copy, and the
+    barrier counts all of them.
+    """
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((100, 48), "float32"),
+        I: T.Tensor((count, 4), "int32"),
+        B: T.Tensor((4 * count, 48), "float32"),
+    ):
+        with T.Kernel(1, threads=96):
+            s = T.alloc_shared((4, 48), "float32")
+            bar = T.alloc_barrier(96)
+            t = T.get_thread_binding()
+            for k in T.serial(count):
+                if t == 0:
+                    T.mbarrier_expect_tx(bar, T.tma_gather4_bytes(48, "float32"))
+                rows = [I[k, 0], I[k, 1], I[k, 2], I[k, 3]]
+                T.tma_gather4(A, s, 0, rows, barrier=bar, eviction_policy="evict_first")
+                T.mbarrier_arrive(bar)
+                T.mbarrier_wait_parity(bar, k % 2)
+                if scatter:
+                    to = [4 * k + 3, 4 * k, 4 * k + 1, 4 * k + 2]
+                    T.tma_scatter4(s, B, 0, to, eviction_policy="evict_last")
+                    T.tma_store_arrive()
+                    T.tma_store_wait(0)
+                else:
+                    T.copy(s, B[4 * k, 0])
+
+    return kernel
+
+
+@pytest.mark.parametrize("scatter", [True, False])
+def test_all_threads_may_get_there_and_one_issues(scatter):
+    a = RANDOM.integers(-9, 10, (100, 48)).astype(np.float32)
+    index = RANDOM.integers(-2, 102, (5, 4)).astype(np.int32)
+    b = np.zeros((20, 48), np.float32)
+    tiles = [gathered(a, rows, 0, 48) for rows in index]
+    want = np.concatenate([t[[1, 2, 3, 0]] if scatter else t for t in tiles])
+    kernel = many(5, scatter)
+    got = b.copy()
+    tilelang.compile(kernel, target="emulate")(a, index, got)
+    np.testing.assert_array_equal(got, want)
+    program = check_blackwell(kernel, seeds=3, A=a, I=index, B=b)
+    assert (SCATTER in instructions(program)) == scatter
+
+
+@pytest.mark.skipif(not is_installed(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+def test_machine_code(arch):
+    target = parse_target(f"cuda -arch={arch}", CHIPS)
+    for kernel in (there_and_back((64, 64), 64), many(3)):
+        source = emit(lower(kernel.ir, target), target).text
+        assert {".tile::gather4.", ".tile::scatter4."} <= set(re.findall(r"\.tile::\w+4\.", source))
+        assert not compile_source(source, arch).warnings
+
+
+# Faults and refusals -----------------------------------------------------------------------------
+
+
+def faulty(fault: str):
+    """A gather and a scatter without one step."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((4, 64), "float32")
+            bar = T.alloc_barrier(1)
+            if T.shuffle_elect(128):
+                if fault != "bytes that nothing expects":
+                    T.mbarrier_expect_tx(bar, T.tma_gather4_bytes(64, "float32"))
+                T.tma_gather4(A, s, 0, [9, 8, 7, 6], barrier=bar)
+                T.mbarrier_arrive(bar)
+            if fault != "no wait for the rows":
+                T.mbarrier_wait_parity(bar, 0)
+            for i, j in T.Parallel(4, 64):
+                s[i, j] = s[i, j] + 1
+            if T.shuffle_elect(128):
+                T.tma_scatter4(s, B, 0, [1, 2, 3, 4])
+                if fault != "a group that is left open":
+                    T.tma_store_arrive()
+            T.tma_store_wait(0)
+            T.clear(s)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "fault", ["", "bytes that nothing expects", "no wait for the rows", "a group that is left open"]
+)
+def test_a_missing_step_is_reported(fault):
+    target = parse_target("cuda -arch=sm_100a", CHIPS)
+    simulated = SimulatedProgram(lower(faulty(fault).ir, target), ROWS)
+    a = np.ones((64, 64), np.float32)
+    found = [simulated.check({"A": a, "B": a.copy()}, s) for s in Schedule.sweep(3)]
+    assert any(found) == bool(fault), fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("", ""),
+        ("bytes that nothing expects", "1024 bytes came that it does not expect"),
+        ("no wait for the rows", "s is read while T.tma_gather4 writes it"),
+        ("a group that is left open", "T.tma_scatter4 is never waited for"),
+    ],
+)
+def test_the_dynamic_check_reports_it_too(fault, why):
+    a = np.ones((64, 64), np.float32)
+    found = [d.message for d in tilelang.check(faulty(fault), run_with=(a, a.copy()))]
+    assert bool(found) == bool(fault)
+    assert any(why in message for message in found) == bool(fault)
+
+
+def refusal(kernel, target: str) -> str:
+    with pytest.raises(TileError) as caught:
+        tilelang.compile(kernel, target=target)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "simulate:sm_90a", "cuda:sm_120a"])
+def test_chips_without_the_instructions_refuse_them(target):
+    text = refusal(there_and_back((64, 64), 64), target)
+    assert ".tile::gather4" in text
+    assert ".tile::scatter4" in text
+    assert "sm_100a, sm_103a" in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "width", "why"),
+    [
+        ((64, 60), 32, "the rows of A are no multiple of 16 bytes"),
+        ((64, 64), 20, "rows that are no multiple of 16 bytes"),
+        ((64, 64), 8, "of at least 32"),
+        ((64, 1024), 264, "no parts of at most 256 columns"),
+    ],
+)
+def test_tiles_that_no_instruction_moves_are_errors(shape, width, why):
+    text = refusal(there_and_back(shape, width), "simulate:sm_100a")
+    assert "T.tma_gather4 has no instruction here" in text
+    assert why in text
+
+
+def written(body):
+    """A kernel whose body gets a matrix, a tile and a barrier."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16"), C: T.Tensor((4, 8, 8), "float16")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((4, 64), "float16")
+            bar = T.alloc_barrier(1)
+            body(A, C, tile, bar)
+
+    return kernel
+
+
+FOUR = [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("body", "cls", "why"),
+    [
+        (lambda a, _, s, b: T.tma_gather4(a, s, 0, FOUR[:3], barrier=b), TileValueError, "four"),
+        (
+            lambda a, _, s, b: T.tma_gather4(a, s[0:4, 0:8], 0, FOUR, barrier=b),
+            TileValueError,
+            r"\(4, K\)",
+        ),
+        (lambda _, c, s, b: T.tma_gather4(c, s, 0, FOUR, barrier=b), TileValueError, "two axes"),
+        (lambda a, _, s, b: T.tma_gather4(s, a, 0, FOUR, barrier=b), TileError, "shared memory"),
+        (lambda a, _, s, b: T.tma_gather4(a, s, 0.5, FOUR, barrier=b), TileError, "an integer"),
+        (lambda a, _, s, b: T.tma_gather4(a, s, 0, FOUR, barrier=s), TileError, "mbarrier"),
+        (lambda a, _, s, __: T.tma_scatter4(s, a, 0, FOUR, swizzle=3), TileError, "swizzle"),
+        (lambda a, _, s, __: T.tma_scatter4(s, a, 0, 4), TileValueError, "rows"),
+        (
+            lambda a, _, s, __: T.tma_scatter4(s, a, 0, FOUR, eviction_policy="never"),
+            TileError,
+            "never",
+        ),
+    ],
+)
+def test_wrong_arguments_are_errors(body, cls, why):
+    with pytest.raises(cls, match=why):
+        written(body)
