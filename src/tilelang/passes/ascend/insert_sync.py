@@ -29,14 +29,15 @@ from tilelang.ir.ascend import (
     WaitFlag,
 )
 from tilelang.ir.expr import Load, const
-from tilelang.ir.tile import Annotate, Block, For, Function, Pipelined, Stmt, While
+from tilelang.ir.tile import Annotate, Block, For, Function, Gemm, Pipelined, Stmt, While
 from tilelang.ir.verify import bodies
 from tilelang.isa.target import Target
-from tilelang.passes.ascend.effects import Access, Effects, conflict, spans_meet
+from tilelang.passes.ascend.effects import Access, Effects, agent, conflict, spans_meet
 from tilelang.passes.ascend.flags import CrossFlags, Events
-from tilelang.passes.ascend.order import Need, Plan, plan
+from tilelang.passes.ascend.order import Given, Need, Plan, plan
 from tilelang.passes.ascend.settings import Automatic, is_automatic
 from tilelang.passes.build import map_bodies, map_launches
+from tilelang.scopes import Dialect
 
 LOOPS = (For, Pipelined, While)
 GROUP = 2
@@ -44,6 +45,11 @@ GROUP = 2
 
 MADE = "made"
 """The attribute of a function that names the buffers which passes have added."""
+
+
+_MTE2, _MTE1, _M, _FIX = (agent(Core.CUBE, p) for p in (Pipe.MTE2, Pipe.MTE1, Pipe.M, Pipe.FIX))
+_FROM_L1 = Given(first=((_MTE2, _MTE1), (_FIX, _M)), last=((_M, _MTE1), (_MTE1, _MTE2), (_M, _FIX)))
+"""What `gemm_v0` orders itself (`lower_cube`)."""
 
 
 def insert_sync(fn: Function, target: Target) -> Function:
@@ -89,7 +95,7 @@ class Ordering:
         """
         touched = [list(self.effects.inside(s, core)) for s in body]
         around = [
-            self._meetings(s, t, core, in_loop=in_loop) for s, t in zip(body, touched, strict=True)
+            self._given(s, t, core, in_loop=in_loop) for s, t in zip(body, touched, strict=True)
         ]
         found = plan(touched, around, self._matters, repeats=repeats)
         flagged = self._flagged(found, in_loop=in_loop)
@@ -97,14 +103,14 @@ class Ordering:
         for at, stmt in enumerate(body):
             compound = _is_compound(stmt)
             if compound:
-                out += [_barrier(c) for c in around[at][0]]
+                out += [_barrier(c) for c in around[at].before]
             out += _waits(flagged, at)
             live = [f for f in flagged if f.need.carried or f.need.after < at < f.need.at]
             with self.events.inside(live, fresh=not in_loop):
                 out += self._inner(stmt, core, in_loop=in_loop)
             out += _sets(flagged, at)
             if compound:
-                out += [_barrier(c) for c in around[at][1]]
+                out += [_barrier(c) for c in around[at].after]
         carried = [f for f in flagged if f.need.carried and f.id is not None]
         return tuple(out), tuple(map(_set, carried)), tuple(map(_wait, carried))
 
@@ -132,17 +138,19 @@ class Ordering:
         made = map_bodies(stmt, inner)  # finds out what comes before and after
         return [*before, made, *after]
 
-    def _meetings(
+    def _given(
         self, stmt: Stmt, touched: Sequence[Access], core: Core | None, *, in_loop: bool
-    ) -> tuple[Sequence[Core], Sequence[Core]]:
-        """The cores whose pipes all meet before and after a statement."""
+    ) -> Given:
+        """The order around a statement that needs no flag."""
         if isinstance(stmt, PipeBarrier) and stmt.pipe is Pipe.ALL:
-            return (), ([core] if core is not None else list(Core))
+            return Given(after=[core] if core is not None else list(Core))
+        if isinstance(stmt, Gemm) and self.effects.dialect is Dialect.ADAPTER:
+            return _FROM_L1 if len(self.effects.agents(stmt)) > 1 else Given()
         if in_loop or not self.within or not _is_compound(stmt):
-            return (), ()
+            return Given()
         queues = {a.by for a in touched}
         several = [c for c in Core if len([q for q in queues if q.core is c]) > 1]
-        return several, several
+        return Given(several, several)
 
     def _matters(self, p: Access, q: Access) -> bool:
         """Whether the order of two accesses is asked for, and they touch one byte."""

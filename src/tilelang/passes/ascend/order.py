@@ -14,6 +14,8 @@ from tilelang.ir.ascend import PIPES_OF, Core
 from tilelang.passes.ascend.effects import Access, Agent, agent
 
 Matters = Callable[[Access, Access], bool]
+Waits = Sequence[tuple[Agent, Agent]]
+"""Pairs of a doer and of who waits for all that it has been given so far."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,14 @@ class Known:
                 if who != waiter:
                     self.now[waiter, who] = max(t, self.now.get((waiter, who), 0))
 
+    def wait(self, waits: Waits, end: int) -> None:
+        """Pipes have waited for others, for all of these up to a time."""
+        for doer, waiter in waits:
+            told = {who: t for (knower, who), t in self.now.items() if knower == doer}
+            for who, t in (*told.items(), (doer, end)):
+                if who != waiter:
+                    self.now[waiter, who] = max(t, self.now.get((waiter, who), 0))
+
     def meet(self, core: Core, end: int) -> None:
         """All pipes of a core have waited for each other at a time."""
         pipes = [agent(core, p) for p in PIPES_OF[core]]
@@ -96,6 +106,18 @@ def waiters(need: Need) -> list[Agent]:
 
 
 @dataclass(frozen=True)
+class Given:
+    """The order that a statement brings itself: the cores whose pipes all meet `before` and `after`
+    it; and who waits for whom before it touches anything (`first`), and when it is done (`last`).
+    """
+
+    before: Sequence[Core] = ()
+    after: Sequence[Core] = ()
+    first: Waits = ()
+    last: Waits = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """The waits of a block, and what was known while they were found."""
 
@@ -122,28 +144,30 @@ class Touched:
 
 def plan(
     accesses: Sequence[Sequence[Access]],
-    meets: Sequence[tuple[Sequence[Core], Sequence[Core]]],
+    given: Sequence[Given],
     matters: Matters,
     *,
     repeats: bool,
 ) -> Plan:
-    """The waits of a block whose statements have these accesses; `meets` are the cores whose pipes
-    all meet before and after each statement. With `repeats` the block is the body of a loop.
+    """The waits of a block whose statements have these accesses and bring this order. With
+    `repeats` the block is the body of a loop.
     """
     touched = Touched(accesses)
     known = Known(len(touched))
     forward: list[Need] = []
     for at in range(len(touched)):
-        _met(known, meets[at][0], at, 0)
+        _met(known, given[at].before, at, 0)
+        known.wait(given[at].first, at)
         for need in _wanted(at, touched, at, matters, known, carried=False):
             if not known.has(need, 0):
                 forward.append(need)
                 known.learn(need, 0)
+        known.wait(given[at].last, at + 1)
         known.finish(at, 0)
-        _met(known, meets[at][1], at + 1, 0)
+        _met(known, given[at].after, at + 1, 0)
     carried: list[Need] = []
     if repeats:
-        carried = _carried(touched, meets, matters, known, forward)
+        carried = _carried(touched, given, matters, known, forward)
     return Plan((*forward, *carried), known)
 
 
@@ -156,7 +180,7 @@ def _met(known: Known, cores: Iterable[Core], done: int, turn: int) -> None:
 
 def _carried(
     touched: Touched,
-    meets: Sequence[tuple[Sequence[Core], Sequence[Core]]],
+    given: Sequence[Given],
     matters: Matters,
     known: Known,
     forward: list[Need],
@@ -165,7 +189,8 @@ def _carried(
     count = len(touched)
     carried: list[Need] = []
     for at in range(count):
-        _met(known, meets[at][0], at, 1)
+        _met(known, given[at].before, at, 1)
+        known.wait(given[at].first, count + at)
         for need in (n for n in forward if n.at == at):
             known.learn(need, 1)
         wanted = _wanted(at, touched, count, matters, known, carried=True)
@@ -173,8 +198,9 @@ def _carried(
             if not known.has(need, 0):
                 carried.append(need)
                 known.learn(need, 0)
+        known.wait(given[at].last, count + at + 1)
         known.finish(at, 1)
-        _met(known, meets[at][1], at + 1, 1)
+        _met(known, given[at].after, at + 1, 1)
     return carried
 
 
