@@ -143,3 +143,53 @@ def test_a_program_of_neither_dialect_is_left_as_it_is() -> None:
     done = ported(text, "mainline")
     assert done.text == text
     assert "no kernel of the Ascend adapter dialect" in done.notes[0].text
+
+
+@pytest.mark.parametrize(
+    "spoken",
+    [
+        b"\xef\xbb\xbfimport tilelang.ascend.language as T\n",
+        b"import tilelang.ascend.language as T\r\nx = 1\r\n",
+        b"# -*- coding: latin-1 -*-\n# \xe9\nimport tilelang.ascend.language as T\n",
+    ],
+)
+@pytest.mark.parametrize("to_file", [True, False])
+def test_bytes_around_the_program_stay(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], spoken: bytes, to_file: bool
+) -> None:
+    file, out = tmp_path / "in.py", tmp_path / "out.py"
+    file.write_bytes(spoken)
+    assert main(["port", str(file), "--to", "adapter", *["--out", str(out)][: 2 * to_file]]) == 0
+    written = out.read_bytes() if to_file else capfdbinary.readouterr().out
+    assert written == spoken.replace(b".ascend", b"")
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b"x = 1\x00\n", b"# coding: latin-0\n", b"# \xe9\n"])
+def test_a_file_that_is_no_text_of_python_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes
+) -> None:
+    file = tmp_path / "in.py"
+    file.write_bytes(text)
+    assert main(["port", str(file), "--to", "adapter"]) == 2
+    err = capsys.readouterr().err
+    assert str(file) in err
+    assert "None" not in err
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("ub = T.alloc_ub", "T.alloc_ub is not called here"),
+        ("add = T.tile.add", "T.tile.add is not called here"),
+        ("import tilelang as tl; tl.language.alloc_ub((8,), 'int8')", "as T"),
+        ("import tilelang.language; tilelang.language.alloc_ub((8,), 'int8')", "as T"),
+        ("from tilelang import language as U; U.alloc_ub((8,), 'int8')", "as T"),
+        ("from tilelang.language import *", "as T"),
+    ],
+)
+def test_a_name_that_is_reached_otherwise_is_listed(line: str, why: str) -> None:
+    text = _adapter(line)
+    done = ported(text, "mainline")
+    assert [note.line for note in done.notes] == [3]
+    assert why in done.notes[0].text
+    assert done.text.splitlines()[2] == text.splitlines()[2]

@@ -9,7 +9,9 @@ comments, other modules) are left alone; the program is parsed, never run.
 from __future__ import annotations
 
 import ast
+import io
 import sys
+import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,26 +44,40 @@ def port(file: Path, to: str, out: Path | None) -> int:
 
     0, or 1 if there are notes: something has no counterpart, or has to be looked at.
     """
-    try:
-        source = file.read_text()
-    except OSError as exc:
-        raise UsageError(f"{file} cannot be read: {exc.strerror}") from None
+    source, encoding = _read(file)
     done = ported(source, to, str(file))
+    written = done.text.encode(encoding)
     if out is None:
-        sys.stdout.write(done.text)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(written)
+        sys.stdout.buffer.flush()
     else:
-        out.write_text(done.text)
+        out.write_bytes(written)
     for note in done.notes:
         print(f"note: {file}:{note.line}: {note.text}", file=sys.stderr)
     return 1 if done.notes else 0
+
+
+def _read(file: Path) -> tuple[str, str]:
+    """The text of a file, its line ends as they are, and its encoding by the rules of Python."""
+    try:
+        raw = file.read_bytes()
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        return raw.decode(encoding), encoding
+    except OSError as exc:
+        raise UsageError(f"{file} cannot be read: {exc.strerror}") from None
+    except (SyntaxError, UnicodeDecodeError) as exc:
+        raise UsageError(f"{file} cannot be read: {exc}") from None
 
 
 def ported(source: str, to: str, name: str = "<source>") -> Ported:
     """`source` in the dialect `to`, which is mainline or adapter."""
     try:
         tree = ast.parse(source, name)
-    except SyntaxError as exc:
-        raise UsageError(f"{name}:{exc.lineno}: this is not Python: {exc.msg}") from None
+    except (SyntaxError, ValueError) as exc:  # ValueError: bytes of zero, in some Pythons
+        line = (exc.lineno if isinstance(exc, SyntaxError) else None) or 1
+        why = exc.msg if isinstance(exc, SyntaxError) else exc
+        raise UsageError(f"{name}:{line}: this is not Python: {why}") from None
     work = _Work(source.encode(), tree, to)
     work.run()
     return Ported(work.written(), sorted(work.notes, key=lambda n: n.line))
@@ -77,6 +93,8 @@ class _Work:
     edits: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
     notes: list[Note] = field(default_factory=list[Note])
     homes: dict[str, str] = field(default_factory=dict[str, str])
+    packages: dict[str, str] = field(default_factory=dict[str, str])
+    """The names of the whole package, and the path from there to the other dialect's module."""
 
     def __post_init__(self) -> None:
         self._lines = [0]
@@ -118,8 +136,16 @@ class _Work:
                 for each in node.names:
                     if each.name == other and each.asname is not None:
                         found[each.asname] = each
-            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == other:
-                self.note(node, f"names imported from {other} are not ported: import it as T")
+                    elif each.name == "tilelang" or (
+                        each.name.startswith("tilelang.") and each.asname is None
+                    ):
+                        self.packages[each.asname or "tilelang"] = other.partition(".")[2]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                package, _, last = other.rpartition(".")
+                whole = node.module == package and last in {each.name for each in node.names}
+                if whole or node.module == other:
+                    why = f"names imported from {node.module} are not ported"
+                    self.note(node, f"{why}: `import {other} as T`")
         return found
 
     def calls(self) -> Iterator[tuple[ast.Call, str, str]]:
@@ -148,6 +174,21 @@ class _Work:
             rule = self.rules.get(name, _lacking(self.to, name))
             if rule is not None:
                 rule(self, _Use(node, alias, name, launches.get(id(node))))
+        self._list_what_is_reached_otherwise()
+
+    def _list_what_is_reached_otherwise(self) -> None:
+        """A note for names of the dialect that are not called, or not by an alias of its module."""
+        called = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
+        for node in ast.walk(self.tree):
+            alias, name = _dotted(node) if isinstance(node, ast.Attribute) else ("", "")
+            path = f"{self.packages[alias]}." if alias in self.packages else None
+            if path is not None and name.startswith(path) and self._differs(name[len(path) :]):
+                self.note(node, f"{alias}.{name} is not ported: import the module as T")
+            elif alias in self.aliases and id(node) not in called and self._differs(name):
+                self.note(node, f"{alias}.{name} is not called here, and is not ported")
+
+    def _differs(self, name: str) -> bool:
+        return name in self.rules or _lacking(self.to, name) is not None
 
     def _module(self, at: ast.alias) -> tuple[int, int, str]:
         first = self.start(at)
