@@ -244,6 +244,7 @@ def test_a_target_that_cannot_run_here_is_1(file, command):
     code, _, err = command("run", f"{file}::ready", "--target", "ascend")
     assert code == 1
     assert "target 'ascend' cannot run here" in err
+    assert "simulate:ascend950" in err.partition("help:")[2]
 
 
 # ---- check ---------------------------------------------------------------------------------------
@@ -426,7 +427,7 @@ def test_doctor_says_what_runs_and_why_not_more(command):
     assert f"{sys.version_info.major}.{sys.version_info.minor}" in out
     rows = {row.split()[0]: row for row in out.splitlines() if row.strip()}
     assert "runs" in rows["emulate:sm_100a"]
-    assert "runs" in rows["simulate:sm_80"]
+    assert all("runs" in rows[f"simulate:{chip}"] for chip in ("sm_80", "sm_90a", "ascend950"))
     assert "no problems found" in out
     facts = json.loads(command("doctor", "--json")[1])
     assert facts["problems"] == []

@@ -403,8 +403,8 @@ def test_a_target_of_another_tree_is_refused_by_name_with_what_to_use(name):
     assert (" = help: use `" in text) != ours
 
 
-def test_a_bare_chip_is_refused_with_the_two_ways_to_name_it():
-    assert "use 'emulate:sm_90a' or 'cuda -arch=sm_90a'" in refusal("sm_90")
+def test_a_bare_chip_is_refused_with_the_ways_to_name_it():
+    assert "use 'emulate:sm_90a', 'simulate:sm_90a' or 'cuda -arch=sm_90a'" in refusal("sm_90")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tilelang.cli import tables
 from tilelang.errors import TileError
 from tilelang.options import ineffective, options_from
 from tilelang.runtime.installation import foreign_owners
-from tilelang.runtime.resolve import description, resolve, why_no_gpu
+from tilelang.runtime.resolve import SIMULATED, description, resolve, why_no_gpu
 from tilelang.targets import CHIPS
 from tilelang.targets import target as parse_target
 
@@ -126,7 +126,8 @@ def _families() -> list[str]:
     chips = [chip for chip in CHIPS if chip.backend != "cpu"]
     native = list(dict.fromkeys(chip.backend for chip in chips))
     modelled = [f"emulate:{chip.name}" for chip in chips]
-    return ["auto", "cpu", "emulate", *modelled, *native, f"simulate:{chips[0].name}"]
+    simulated = [f"simulate:{chip.name}" for chip in chips if chip.backend in SIMULATED]
+    return ["auto", "cpu", "emulate", *modelled, *native, *simulated]
 
 
 def _verdict(name: str) -> str:

@@ -32,9 +32,10 @@ def resolve(spec: TargetLike | None, default: str = "auto") -> Target:
         return parse(f"cuda:{device_arch()}") if why_no_gpu() is None else parse("cpu")
     if wanted.backend == "cuda":
         return wanted if wanted.chip is not None else parse(f"cuda:{device_arch()}")
-    raise _not_yet(
-        wanted, f"the native {wanted.backend} target is not built yet", _emulated(wanted)
-    )
+    instead = _emulated(wanted)
+    if wanted.backend in SIMULATED:  # the emulator does not know the vector functions of Ascend
+        instead = instead.replace("emulate:", "simulate:")
+    raise _not_yet(wanted, f"the native {wanted.backend} target is not built yet", instead)
 
 
 ADAPTER_TARGETS = ("auto", "ascendc", "pto")
@@ -104,9 +105,9 @@ def _not_yet(wanted: Target, why: str, instead: str) -> Exception:
     return error(
         "target",
         f"target '{wanted}' cannot run here: {why}",
-        expected="cpu, emulate or emulate:<chip>",
+        expected="cpu, emulate, emulate:<chip> or simulate:<chip>",
         got=str(wanted),
-        help=f"use target='{instead}', which runs the kernel's meaning under that chip's rules",
+        help=f"use target='{instead}', which runs the kernel under that chip's rules",
     )
 
 

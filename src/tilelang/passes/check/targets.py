@@ -50,8 +50,8 @@ def _respelled(program: Program, own: Dialect) -> dict[Alloc, str]:
         spelling = counterpart(row.function, own, program.dialect) if row is not None else None
         if row is None or spelling is None:
             continue
-        scope = next(r.scope for r in rows(own) if r.function == spelling)
-        if (spelling, scope) != (row.function, row.scope):
+        if spelling != row.function:
+            scope = next(r.scope for r in rows(own) if r.function == spelling)
             found[alloc] = f"`T.{spelling}` (scope {scope}) for `T.{row.function}`"
     return found
 
