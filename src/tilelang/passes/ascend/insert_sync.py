@@ -29,7 +29,7 @@ from tilelang.ir.ascend import (
     WaitFlag,
 )
 from tilelang.ir.expr import Load, const
-from tilelang.ir.tile import Annotate, Block, For, Function, Gemm, Pipelined, Stmt, While
+from tilelang.ir.tile import Alloc, Annotate, Block, For, Function, Gemm, Pipelined, Stmt, While
 from tilelang.ir.verify import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Access, Effects, agent, conflict, spans_meet
@@ -103,7 +103,7 @@ class Ordering:
         for at, stmt in enumerate(body):
             compound = _is_compound(stmt)
             if compound:
-                out += [_barrier(c) for c in around[at].before]
+                out += [_barrier(c) for c in around[at].before if not _has_met(out, c)]
             out += _waits(flagged, at)
             live = [f for f in flagged if f.need.carried or f.need.after < at < f.need.at]
             with self.events.inside(live, fresh=not in_loop):
@@ -206,6 +206,16 @@ def _wait(f: Flagged) -> Stmt:
     if not need.crosses:
         flag = WaitFlag(need.doer.pipe, need.waiter.pipe, number)
     return CoreRegion(need.waiter.core, (flag,))
+
+
+def _has_met(done: Sequence[Stmt], core: Core) -> bool:
+    """Whether all pipes of a core have met since anything was given to one of them."""
+    for stmt in reversed(done):
+        if stmt == _barrier(core):
+            return True
+        if not isinstance(stmt, (Alloc, Annotate)) and stmt not in map(_barrier, Core):
+            return False
+    return False
 
 
 def _barrier(core: Core) -> Stmt:
