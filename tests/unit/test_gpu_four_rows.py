@@ -22,6 +22,7 @@ from tilelang.targets.cuda.program import emit
 from tilelang.targets.cuda.rows import ROWS
 
 GATHER, SCATTER = "cp.async.bulk.tensor.2d.gather4", "cp.async.bulk.tensor.2d.scatter4"
+FOUR = [0, 1, 2, 3]
 RANDOM = np.random.default_rng(11)
 
 
@@ -149,6 +150,36 @@ def test_all_threads_may_get_there_and_one_issues(scatter):
     assert (SCATTER in instructions(program)) == scatter
 
 
+@pytest.mark.parametrize("rows", [(7, 3, 7, 0), (99, 100, -1, 1)])
+def test_a_warpgroup_that_only_loads(rows):
+    @T.prim_func
+    def kernel(A: T.Tensor((100, 40), "float32"), B: T.Tensor((24, 40), "float32")):
+        with T.Kernel(1, threads=256):
+            first, second = T.alloc_shared((4, 40), "float32"), T.alloc_shared((4, 40), "float32")
+            full, empty = T.alloc_barrier([128, 128]), T.alloc_barrier([128, 128])
+            with T.ws(1):
+                for k in T.serial(3):
+                    for at, tile in enumerate((first, second)):
+                        T.mbarrier_wait_parity(empty[at], (k + 1) % 2)
+                        if T.get_thread_binding() == 128:
+                            T.mbarrier_expect_tx(full[at], T.tma_gather4_bytes(40, "float32"))
+                        T.tma_gather4(A, tile, 0, [r + k for r in rows], barrier=full[at])
+                        T.mbarrier_arrive(full[at])
+            with T.ws(0):
+                for k in T.serial(3):
+                    for at, tile in enumerate((first, second)):
+                        T.mbarrier_wait_parity(full[at], k % 2)
+                        T.copy(tile, B[8 * k + 4 * at, 0])
+                        T.mbarrier_arrive(empty[at])
+
+    a = RANDOM.integers(-9, 10, (100, 40)).astype(np.float32)
+    b = np.zeros((24, 40), np.float32)
+    tiles = [gathered(a, [r + k for r in rows], 0, 40) for k in range(3) for _ in range(2)]
+    tilelang.compile(kernel, target="emulate")(a, b)
+    np.testing.assert_array_equal(b, np.concatenate(tiles))
+    check_blackwell(kernel, seeds=3, A=a, B=np.zeros_like(b))
+
+
 @pytest.mark.skipif(not is_installed(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
 def test_machine_code(arch):
@@ -245,6 +276,31 @@ def test_tiles_that_no_instruction_moves_are_errors(shape, width, why):
     assert why in text
 
 
+def test_a_matrix_that_is_stored_otherwise_is_an_error():
+    @T.prim_func
+    def kernel(B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((4, 64), "float32")
+            T.clear(s)
+            B[0, 0] = 1
+            T.tma_scatter4(s, B, 0, FOUR)
+            T.tma_store_arrive()
+            T.tma_store_wait(0)
+
+    text = refusal(kernel, "cuda:sm_100a")
+    assert "T.tma_scatter4 has no instruction here: the kernel uses B otherwise too" in text
+
+
+def test_a_barrier_of_a_cluster_is_an_error():
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float32")):
+        with T.Kernel(2, threads=32, cluster_dims=2):
+            s, bar = T.alloc_shared((4, 64), "float32"), T.alloc_cluster_barrier([1])
+            T.tma_gather4(A, s, 0, FOUR, barrier=bar)
+
+    assert "its barrier is one of a cluster" in refusal(kernel, "simulate:sm_100a")
+
+
 def written(body):
     """A kernel whose body gets a matrix, a tile and a barrier."""
 
@@ -256,9 +312,6 @@ def written(body):
             body(A, C, tile, bar)
 
     return kernel
-
-
-FOUR = [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -322,7 +322,11 @@ def _tensor_stores(t: _Tensor) -> Iterator[InstrRow]:
 
 
 _ROWS = ("x", "r0", "r1", "r2", "r3")
-"""The coordinates of four rows: the first column of all, then the number of each."""
+"""The coordinates of four rows: the first column of all, then the number of each.
+
+The PTX ISA does not say which comes first; CUTLASS does (SM100_TMA_LOAD_2D_GATHER4: the innermost
+coordinate, then those of the gathered axis).
+"""
 
 
 def _four_rows() -> Iterator[InstrRow]:
