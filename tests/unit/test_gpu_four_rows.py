@@ -11,7 +11,10 @@ import tilelang
 import tilelang.language as T
 from blackwell_build import check_blackwell
 from tilelang.errors import TileError, TileValueError
+from tilelang.ir.read import read_function
+from tilelang.ir.text import print_function
 from tilelang.ir.thread import Instr, Program
+from tilelang.ir.verify import violations
 from tilelang.isa.target import parse_target
 from tilelang.passes.pipeline import lower
 from tilelang.simulator.gpu import SimulatedProgram
@@ -299,6 +302,22 @@ def test_a_barrier_of_a_cluster_is_an_error():
             T.tma_gather4(A, s, 0, FOUR, barrier=bar)
 
     assert "its barrier is one of a cluster" in refusal(kernel, "simulate:sm_100a")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("(9, 8, 7, 6)", "(9, 8, 7)", "3 rows instead of 4"),
+        ("(9, 8, 7, 6)", "(9, 8.0, 7, 6)", "named by no integer"),
+        ("s[0 : +4, 0 : +64], (", "s[0 : +2, 0 : +64], (", "no tile of four rows"),
+        ("s[0 : +4, 0 : +64], (", "s[0 : +4, 0 : +32], (", "rows of"),
+    ],
+)
+def test_the_statement_has_rules(old, new, why):
+    text = print_function(faulty("").ir)
+    assert not violations(read_function(text))
+    assert text.count(old) == 1
+    assert why in "\n".join(violations(read_function(text.replace(old, new))))
 
 
 def written(body):
