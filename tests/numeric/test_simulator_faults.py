@@ -25,6 +25,11 @@ EVERY = [(name, arch) for name in SUBJECTS for arch in ("sm_80", "sm_90a")]
 SUBJECTS["product in Tensor Memory"] = tensor_memory
 EVERY.append(("product in Tensor Memory", "sm_100a"))
 
+HARMLESS = {"product of two warpgroups": 0.25}
+"""How many faults may be harmless, where that is more than a tenth: its copies with cp.async, its
+barriers and its waits are more than what is needed.
+"""
+
 
 def runs_clean(subject: Subject, seeds: int) -> None:
     program = subject.simulated()
@@ -114,4 +119,4 @@ def test_a_tile_of_128_rows_and_columns_takes_less_than_three_seconds():
 @pytest.mark.simulate
 @pytest.mark.parametrize(("name", "arch"), [e for e in EVERY if e[1] != "sm_80"])
 def test_every_fault_is_reported(name, arch):
-    few_are_harmless(SUBJECTS[name](arch), 1, 0.1)
+    few_are_harmless(SUBJECTS[name](arch), 1, HARMLESS.get(name, 0.1))
