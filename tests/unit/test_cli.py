@@ -302,6 +302,30 @@ def test_check_uses_the_kernels_own_target_unless_told_otherwise(command, tmp_pa
     assert json.loads(chosen)["target"] == "cpu"
 
 
+@pytest.mark.parametrize(
+    ("module", "launch", "allocate", "chip"),
+    [
+        ("language", "T.Kernel(1, is_npu=True) as (bx, vid)", "alloc_ub", "ascend910b"),
+        ("ascend.language", "T.Kernel(1) as bx", "alloc_shared", "ascend950"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--dynamic"]])
+def test_a_kernel_of_an_ascend_dialect_is_checked_for_its_chip(
+    command, tmp_path, module, launch, allocate, chip, more
+):
+    path = tmp_path / "twice.py"
+    path.write_text(
+        f"import tilelang.{module} as T\n\n\n"
+        "@T.prim_func\ndef kernel(X: T.Tensor((64,), 'float32')):\n"
+        f"    with {launch}:\n"
+        f"        u = T.{allocate}((64,), 'float32')\n"
+        "        T.copy(X, u)\n        T.copy(u, X)\n"
+    )
+    code, out, _ = command("check", f"{path}::kernel", *more)
+    assert f"under the rules of {chip}" in out
+    assert code == bool(more and chip == "ascend910b"), out  # flags are the author's there
+
+
 def test_dynamic_checks_run_the_kernel(file, command):
     assert command("check", f"{file}::unread(16)", "--target", "cpu")[0] in (0, 1)
     code, out, _ = command("check", f"{file}::unread(16)", "--dynamic")

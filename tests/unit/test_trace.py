@@ -174,7 +174,7 @@ def test_what_falls_back_to_the_emulator_leaves_both_ways(monkeypatch, tmp_path,
     monkeypatch.setattr(pipeline, "PIPELINES", {"cpu": (pipeline.ONE_THREAD[0], refuses)})
     # As on a machine without a GPU.
     driver = sys.modules["tilelang.runtime.compile"]
-    monkeypatch.setattr(driver, "resolve_common", lambda *spec: parse_target("cpu", CHIPS))
+    monkeypatch.setattr(driver, "resolve_for", lambda *spec: parse_target("cpu", CHIPS))
     kernel = tilelang.compile(doubled(), out_idx=-1, target="auto")
     runs(kernel)
     names = sorted(f.name for f in (tmp_path / "trace" / "0001-kernel").iterdir())

@@ -41,7 +41,7 @@ from tilelang.passes.pipeline import lower
 from tilelang.runtime import JITKernel
 from tilelang.runtime import check as check_kernel
 from tilelang.runtime import compile as compile_kernel
-from tilelang.runtime.resolve import resolve
+from tilelang.runtime.resolve import resolve, resolve_for
 from tilelang.targets import target as parse_target
 
 Array = npt.NDArray[Any]
@@ -157,7 +157,7 @@ def check(spec: Spec, target: str | None, *, as_json: bool, given: Sequence[str]
     except TileError as exc:  # refused while it was traced: there is no function to look at
         return _report(spec, list(exc.diagnostics), None, as_json=as_json)
     wanted = made.settings.get("target") if target is None else target
-    chip = resolve(wanted, default_target())
+    chip = resolve_for(made.func.ir.dialect, wanted, default_target())
     values = None
     if given is not None:
         values = list(inputs.arguments(made.func.ir, (), inputs.pairs(given)).values())

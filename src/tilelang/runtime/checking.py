@@ -16,7 +16,7 @@ from tilelang.runtime.arguments import Signature
 from tilelang.runtime.compile import output_positions
 from tilelang.runtime.kernel import JITKernel
 from tilelang.runtime.parts import check_function, simulated, translate
-from tilelang.runtime.resolve import resolve_common
+from tilelang.runtime.resolve import resolve_for
 from tilelang.runtime.trace import Trace
 from tilelang.targets import CHIPS
 
@@ -37,7 +37,7 @@ def check(
     if target is None and isinstance(func_or_kernel, JITKernel):
         resolved = func_or_kernel.resolved_target
     else:
-        resolved = resolve_common(func.ir.dialect, target, default)
+        resolved = resolve_for(func.ir.dialect, target, default)
     findings = Findings()
     for d in (*func.warnings, *check_function(func.ir, resolved, chips=CHIPS)):
         findings.add(d)

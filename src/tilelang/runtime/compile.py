@@ -27,7 +27,7 @@ from tilelang.runtime.resolve import (
     description,
     is_auto,
     resolve_adapter,
-    resolve_common,
+    resolve_for,
 )
 from tilelang.runtime.trace import Trace
 from tilelang.scopes import Dialect
@@ -116,7 +116,7 @@ def _resolved(
             got=f"platform={platform!r}",
             help="leave it out: `target` names the chip",
         )
-    return resolve_common(func.ir.dialect, target, default)
+    return resolve_for(func.ir.dialect, target, default)
 
 
 def _workspaces(

@@ -63,10 +63,12 @@ def resolve_adapter(spec: TargetLike | None, platform: str | None, default: str 
     return resolve(spec, default)
 
 
-def resolve_common(dialect: str, spec: TargetLike | None, default: str = "auto") -> Target:
-    """As `resolve`; a kernel of the mainline Ascend dialect runs on a model of its chip where the
-    choice is left to us.
+def resolve_for(dialect: str, spec: TargetLike | None, default: str = "auto") -> Target:
+    """As `resolve`; a kernel of an Ascend dialect runs on a model of its chip where the choice is
+    left to us.
     """
+    if dialect == Dialect.ADAPTER.value:
+        return resolve_adapter(spec, None, default)
     if dialect == Dialect.ASCEND.value and is_auto(spec, default):
         return resolve("simulate:ascend950")
     return resolve(spec, default)
