@@ -326,6 +326,23 @@ def test_a_kernel_of_an_ascend_dialect_is_checked_for_its_chip(
     assert code == bool(more and chip == "ascend910b"), out  # flags are the author's there
 
 
+@pytest.mark.parametrize("configs", ["{'tl.ascend_auto_sync': True}", "None"])
+def test_check_takes_the_pass_configs_of_a_jit_kernel(command, tmp_path, configs):
+    path = tmp_path / "moved.py"
+    path.write_text(
+        "import tilelang\nimport tilelang.language as T\n\n\n"
+        f"@tilelang.jit(pass_configs={configs})\ndef moved(n):\n"
+        "    @T.prim_func\n"
+        "    def kernel(X: T.Tensor((2, n), 'float32'), Y: T.Tensor((2, n), 'float32')):\n"
+        "        with T.Kernel(1, is_npu=True) as (bx, vid):\n"
+        "            u = T.alloc_ub((1, n), 'float32')\n"
+        "            T.copy(X[vid, 0], u)\n            T.copy(u, Y[vid, 0])\n"
+        "    return kernel\n"
+    )
+    code, out, _ = command("check", f"{path}::moved(64)", "--dynamic")
+    assert ("race" in out, code) == ((False, 0) if configs != "None" else (True, 1)), out
+
+
 def test_dynamic_checks_run_the_kernel(file, command):
     assert command("check", f"{file}::unread(16)", "--target", "cpu")[0] in (0, 1)
     code, out, _ = command("check", f"{file}::unread(16)", "--dynamic")

@@ -161,7 +161,8 @@ def check(spec: Spec, target: str | None, *, as_json: bool, given: Sequence[str]
     values = None
     if given is not None:
         values = list(inputs.arguments(made.func.ir, (), inputs.pairs(given)).values())
-    findings = check_kernel(made.func, chip, values)
+    configs = made.settings.get("pass_configs")
+    findings = check_kernel(made.func, chip, values, pass_configs=configs)
     return _report(spec, findings, (made, chip), as_json=as_json)
 
 

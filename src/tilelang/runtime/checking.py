@@ -5,7 +5,7 @@ dynamically.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilelang.errors import Diagnostic, Findings, TileTypeError, error, errors_of
@@ -22,7 +22,10 @@ from tilelang.targets import CHIPS
 
 
 def check(
-    func_or_kernel: Any, target: TargetLike | None = None, run_with: Sequence[Any] | None = None
+    func_or_kernel: Any,
+    target: TargetLike | None = None,
+    run_with: Sequence[Any] | None = None,
+    pass_configs: Mapping[Any, Any] | None = None,
 ) -> list[Diagnostic]:
     """Every finding about a `PrimFunc` or kernel on `target`, errors first; an empty list means
     none.
@@ -30,9 +33,10 @@ def check(
     With `run_with`, the arguments of a call, the kernel also runs under the dynamic checks:
     uninitialised reads, out-of-bounds accesses, races. On `simulate:<chip>` it is the lowered
     program that runs, under several orders of its asynchronous work. The arrays are written as by a
-    call. Nothing runs while static errors are found.
+    call. Nothing runs while static errors are found. `pass_configs` are those of a compilation; a
+    compiled kernel keeps its own, and takes none.
     """
-    func, outputs, options = _function(func_or_kernel)
+    func, outputs, options = _function(func_or_kernel, pass_configs)
     default = str(options_from(None, os.environ).default_target)
     if target is None and isinstance(func_or_kernel, JITKernel):
         resolved = func_or_kernel.resolved_target
@@ -70,12 +74,22 @@ def _dynamic(
     return list(checked.run(values))
 
 
-def _function(x: Any) -> tuple[PrimFunc, Sequence[int], Options]:
+def _function(
+    x: Any, pass_configs: Mapping[Any, Any] | None
+) -> tuple[PrimFunc, Sequence[int], Options]:
     """A function, the parameters that a call allocates, and the settings of its compilation."""
     if isinstance(x, JITKernel):
+        if pass_configs is not None:
+            raise error(
+                "option",
+                "pass_configs of a kernel that is compiled already",
+                expected="None",
+                got=repr(pass_configs),
+                help="check its function: `tilelang.check(kernel.prim_func, pass_configs=...)`",
+            )
         return x.prim_func, x.allocated, x.options
     if isinstance(x, PrimFunc):
-        configs = dict(x.attrs.get("pass_configs", ()))
+        configs = {**dict(x.attrs.get("pass_configs", ())), **(pass_configs or {})}
         return x, output_positions(x, None), options_from(configs, os.environ)
     raise error(
         "argument",
