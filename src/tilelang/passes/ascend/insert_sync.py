@@ -29,7 +29,19 @@ from tilelang.ir.ascend import (
     WaitFlag,
 )
 from tilelang.ir.expr import Load, const
-from tilelang.ir.tile import Alloc, Annotate, Block, For, Function, Gemm, Pipelined, Stmt, While
+from tilelang.ir.tile import (
+    Alloc,
+    Annotate,
+    Block,
+    For,
+    Function,
+    Gemm,
+    Let,
+    Pipelined,
+    Stmt,
+    View,
+    While,
+)
 from tilelang.ir.verify import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Access, Effects, agent, conflict, spans_meet
@@ -103,13 +115,14 @@ class Ordering:
         for at, stmt in enumerate(body):
             compound = _is_compound(stmt)
             if compound:
-                out += [_barrier(c) for c in around[at].before if not _has_met(out, c)]
+                met = body is self.body and _is_idle(body[:at])
+                out += [_barrier(c) for c in around[at].before if not met and not _has_met(out, c)]
             out += _waits(flagged, at)
             live = [f for f in flagged if f.need.carried or f.need.after < at < f.need.at]
             with self.events.inside(live, fresh=not in_loop):
                 out += self._inner(stmt, core, in_loop=in_loop)
             out += _sets(flagged, at)
-            if compound:
+            if compound and not (body is self.body and _is_idle(body[at + 1 :])):
                 out += [_barrier(c) for c in around[at].after]
         carried = [f for f in flagged if f.need.carried and f.id is not None]
         return tuple(out), tuple(map(_set, carried)), tuple(map(_wait, carried))
@@ -213,9 +226,17 @@ def _has_met(done: Sequence[Stmt], core: Core) -> bool:
     for stmt in reversed(done):
         if stmt == _barrier(core):
             return True
-        if not isinstance(stmt, (Alloc, Annotate)) and stmt not in map(_barrier, Core):
+        if not _is_idle((stmt,)) and stmt not in map(_barrier, Core):
             return False
     return False
+
+
+def _is_idle(body: Sequence[Stmt]) -> bool:
+    """Whether statements give no pipe anything: a launch begins and ends with all pipes idle."""
+    loads = (n for s in body for n in s.walk() if isinstance(n, Load))
+    return (
+        all(isinstance(s, (Alloc, Annotate, Let, View)) for s in body) and next(loads, None) is None
+    )
 
 
 def _barrier(core: Core) -> Stmt:
