@@ -107,7 +107,7 @@ def _only(step: Step, stmt: Transfer, path: tuple[Memory, Memory]) -> None:
             f"a copy from {path[0].title} to {path[1].title} converts no elements",
             expected=f"{stmt.src.dtype} on both sides",
             got=f"{stmt.src.dtype} and {stmt.dst.dtype}",
-            help="convert in UB (T.tile.cast, or T.copy between two UB buffers)",
+            help="convert in UB: T.copy between two UB buffers",
         )
 
 
