@@ -11,6 +11,7 @@ from dataclasses import replace
 from tilelang.errors import error
 from tilelang.isa.target import Target, TargetLike
 from tilelang.scopes import Dialect
+from tilelang.targets import CHIPS
 from tilelang.targets import target as parse
 
 SIMULATED = ("cuda", "ascend")
@@ -41,8 +42,8 @@ def resolve(spec: TargetLike | None, default: str = "auto") -> Target:
 ADAPTER_TARGETS = ("auto", "ascendc", "pto")
 """What the adapter tree calls its targets. The last two are code generators of one machine."""
 
-_PLATFORMS = {"auto": "ascend910b", "A2": "ascend910b", "A3": "ascend910b"}
-"""The chip of each platform of the adapter tree that its kernels run on here."""
+_PLATFORMS = ("auto", "A2", "A3")
+"""The platforms of the adapter tree that its kernels run on here; the table of chips knows them."""
 
 
 def resolve_adapter(spec: TargetLike | None, platform: str | None, default: str = "auto") -> Target:
@@ -59,7 +60,8 @@ def resolve_adapter(spec: TargetLike | None, platform: str | None, default: str 
             help="for the 950 (A5) write the kernel with `tilelang.ascend.language`",
         )
     if wanted in ADAPTER_TARGETS:
-        return resolve(f"simulate:{_PLATFORMS[platform or 'auto']}")
+        named = platform not in (None, "auto")
+        return resolve(f"simulate:{platform}" if named else _model(Dialect.ADAPTER))
     return resolve(spec, default)
 
 
@@ -70,8 +72,14 @@ def resolve_for(dialect: str, spec: TargetLike | None, default: str = "auto") ->
     if dialect == Dialect.ADAPTER.value:
         return resolve_adapter(spec, None, default)
     if dialect == Dialect.ASCEND.value and is_auto(spec, default):
-        return resolve("simulate:ascend950")
+        return resolve(_model(Dialect.ASCEND))
     return resolve(spec, default)
+
+
+def _model(dialect: Dialect) -> Target:
+    """The model of the first chip that runs kernels of `dialect`."""
+    models = (Target("simulate", chip.backend, chip) for chip in CHIPS if chip.backend in SIMULATED)
+    return next(model for model in models if model.runs(dialect))
 
 
 def why_no_gpu() -> str | None:
