@@ -21,6 +21,9 @@ from tilelang.ir.expr import BinaryOp, Bitcast, Call, Cast
 
 Function = Callable[..., Any]
 
+INFIX = frozenset(map(BinaryOp, ("+", "-", "*", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=")))
+"""The operators that mean the same, written by their symbols, in NumPy."""
+
 
 def _floordiv(a: Any, b: Any) -> Any:
     return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b)))

@@ -226,7 +226,7 @@ class _Planner:
                 "target",
                 f"tcgen05 of {self.target} does not multiply {stmt.a.dtype}",
                 stmt.loc,
-                expected="floats, or sm_100a",
+                expected="floats, or a chip whose tcgen05 multiplies integers",
                 got=f"{stmt.a.dtype} into {stmt.c.buffer.name}",
                 help="accumulate in a fragment: T.gemm takes integers there",
             )

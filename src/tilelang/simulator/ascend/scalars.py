@@ -34,22 +34,6 @@ from tilelang.ir.thread import Elem, Space
 from tilelang.simulator import values
 from tilelang.targets.ascend.rows.numbers import computed
 
-_SYMBOLS = {
-    BinaryOp.ADD: "+",
-    BinaryOp.SUB: "-",
-    BinaryOp.MUL: "*",
-    BinaryOp.BITAND: "&",
-    BinaryOp.BITOR: "|",
-    BinaryOp.BITXOR: "^",
-    BinaryOp.EQ: "==",
-    BinaryOp.NE: "!=",
-    BinaryOp.LT: "<",
-    BinaryOp.LE: "<=",
-    BinaryOp.GT: ">",
-    BinaryOp.GE: ">=",
-    BinaryOp.AND: "and",
-    BinaryOp.OR: "or",
-}
 _INT_FUNCTIONS = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
 _GROWING = frozenset({BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL})
 _DIVISIONS = {BinaryOp.FLOORDIV: "//", BinaryOp.FLOORMOD: "%"}
@@ -97,7 +81,7 @@ class Scalars:
         """An operator."""
         a, b, dtype = self.of(e.a), self.of(e.b), e.a.dtype
         if e.op.is_compare or e.op.is_logical:
-            truth = f"({a} {_SYMBOLS[e.op]} {b})"
+            truth = f"({a} {e.op.value} {b})"
             return f"bool{truth}" if dtype.is_float else truth
         if dtype.is_float:
             return f"{self.float_operator(e.op, dtype)}({a}, {b})"
@@ -105,7 +89,7 @@ class Scalars:
 
     def int_operator(self, e: Binary, a: str, b: str) -> str:
         """An operator of integers."""
-        dtype, symbol = e.a.dtype, _SYMBOLS.get(e.op)
+        dtype, symbol = e.a.dtype, e.op.value if e.op in values.INFIX else None
         if e.op in _INT_FUNCTIONS:
             return f"{_INT_FUNCTIONS[e.op]}({a}, {b})"
         if e.op in _DIVISIONS and int_value(e.b):

@@ -34,20 +34,6 @@ from tilelang.ir.thread import Addr, Array, Elem, Space
 from tilelang.simulator import values
 from tilelang.simulator.machine.report import Site
 
-_SYMBOLS = {
-    BinaryOp.ADD: "+",
-    BinaryOp.SUB: "-",
-    BinaryOp.MUL: "*",
-    BinaryOp.BITAND: "&",
-    BinaryOp.BITOR: "|",
-    BinaryOp.BITXOR: "^",
-    BinaryOp.EQ: "==",
-    BinaryOp.NE: "!=",
-    BinaryOp.LT: "<",
-    BinaryOp.LE: "<=",
-    BinaryOp.GT: ">",
-    BinaryOp.GE: ">=",
-}
 _BY_CONSTANT = {BinaryOp.FLOORDIV: "//", BinaryOp.FLOORMOD: "%"}
 
 
@@ -108,7 +94,7 @@ def _var(x: Expressions, e: Var, mask: str) -> str:
 def _binary(x: Expressions, e: Binary, mask: str) -> str:
     a, b = x.of(e.a, mask), x.of(e.b, mask)
     dtype = e.a.dtype
-    symbol = _SYMBOLS.get(e.op)
+    symbol = e.op.value if e.op in values.INFIX else None
     if symbol is None and dtype.is_integer and int_value(e.b):
         symbol = _BY_CONSTANT.get(e.op)
     plain = dtype.is_integer or dtype.base.name in values.NATIVE or e.op.is_compare
