@@ -1,5 +1,5 @@
-"""The cases beside the checkout: small programs with a known outcome, run on the CPU and, in
-`make simulate`, on models of GPUs.
+"""The cases beside the checkout: small programs with a known outcome, run on the CPU, on a GPU
+where there is one and, in `make simulate`, on models of GPUs.
 """
 
 import importlib.util
@@ -43,6 +43,18 @@ def test_case(file, torch):
     if "cpu" not in devices(module.__doc__ or ""):
         pytest.skip("the case says that it makes no sense on the CPU")
     module.run("cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("file", files())
+def test_case_on_a_gpu(file, torch):
+    module = loaded(file)
+    if not torch.cuda.is_available():
+        pytest.skip("this torch has no GPU")
+    if "cuda" not in devices(module.__doc__ or ""):
+        pytest.skip("the case says that it makes no sense on a GPU")
+    torch.manual_seed(0)
+    module.run("cuda")
 
 
 @pytest.mark.simulate
