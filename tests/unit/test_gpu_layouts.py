@@ -109,3 +109,37 @@ def test_a_swizzled_result_is_stored_by_tensor_copies():
     assert any("products place their operands themselves" in n for n in said)
     assert any("registers are spread by inference" in n for n in said)
     assert [k.min_blocks for k in kernels_of(program)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "forward", "both"),
+    [
+        ((128,), lambda i: i % 64, "[0] and [64] both map to physical coordinates [0]"),
+        ((128,), lambda i: i * 0, "[0] and [1] both map to physical coordinates [0]"),
+        ((128,), lambda i: i % 64 * 4, "[0] and [64]"),
+        ((24, 40), lambda i, j: (i // 2, j), "[0, 0] and [1, 0]"),
+        ((3, 40), lambda i, j: i * 39 + j, "[0, 39] and [1, 0] both map to physical coordinates"),
+    ],
+)
+def test_a_layout_that_puts_two_elements_at_one_place_is_refused(shape, forward, both):
+    with pytest.raises(ValueError, match="must be injective") as caught:
+        kernel_of_shape(shape, forward)
+    assert both in str(caught.value)
+    assert "T.annotate_layout" in str(caught.value)
+
+
+@pytest.mark.parametrize("forward", [lambda i: i ^ 1, lambda i: i * 2, lambda i: i + 10])
+def test_a_layout_with_a_place_for_each_element_is_taken(forward):
+    assert kernel_of_shape((127,), forward) is not None
+
+
+def kernel_of_shape(shape, forward):
+    @T.prim_func
+    def kernel(A: T.Tensor(shape, "int32"), B: T.Tensor(shape, "int32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared(shape, "int32")
+            T.annotate_layout({s: Layout(shape, forward)})
+            T.copy(A, s)
+            T.copy(s, B)
+
+    return kernel

@@ -58,7 +58,8 @@ def constant(u: Unit, number: int | float | bool, dtype: DType) -> Val:
         return Val(str(bool(number)), BOOL, atom=True)
     if dtype.is_integer or dtype.is_handle:
         return integer(int(number), dtype)
-    scalar = converter(DType("float64"), dtype)(np.array(float(number)))[()]
+    exactly = converter(DType("float64"), dtype, saturate=False)  # infinity is a value too
+    scalar = exactly(np.array(float(number)))[()]
     return Val(u.constant("c", scalar, (dtype, float(number).hex())), dtype, atom=True)
 
 

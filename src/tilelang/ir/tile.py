@@ -222,7 +222,7 @@ class Assert(Stmt):
 
 class Assume(Stmt):
     """States a fact about values; generates nothing. A false one is a finding of the dynamic
-    check.
+    check, or of the call (`passes/assumptions.py`).
     """
 
     cond: Expr = operand()

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tilelang.dtypes import DType
-from tilelang.errors import error
+from tilelang.errors import TileValueError, error
 from tilelang.ir import build, tile
 from tilelang.ir.expr import Buffer
 from tilelang.language.buffers import BufferRef, here, plain
 from tilelang.language.values import Value, as_expr, describe, is_scalar
 from tilelang.language.values import condition as as_condition
 from tilelang.layout import Fragment, Layout
-from tilelang.layout.stated import stated
+from tilelang.layout.stated import shared_place, stated
 
 
 def _buffers(mapping: Any, name: str) -> list[tuple[Buffer, Any]]:
@@ -52,16 +52,35 @@ def annotate_safe_value(safe_value_map: Any) -> None:
 
 def annotate_layout(layout_map: Any) -> None:
     """`{buffer: layout}`: how a buffer's elements are placed; never changes a result. The report of
-    a kernel for a GPU says which were carried out.
+    a kernel for a GPU says which were carried out. ValueError for a layout of a shared buffer that
+    puts two elements at one place.
     """
     builder = build.current("T.annotate_layout")
     pairs = _buffers(layout_map, "T.annotate_layout")
     layouts = [v if isinstance(v, Layout) else _layout(b, v) for b, v in pairs]
+    for (buffer, _), layout in zip(pairs, layouts, strict=True):
+        _refuse_overlap(buffer, layout)
     found = tuple(
         (repr(v), *(("fragment", 0) if isinstance(v, Fragment) else stated(v, b.dtype.bits)))
         for (b, _), v in zip(pairs, layouts, strict=True)
     )
     builder.annotate("layout", buffers=tuple(b for b, _ in pairs), values=found)
+
+
+def _refuse_overlap(buffer: Buffer, layout: Layout) -> None:
+    both = None if isinstance(layout, Fragment) else shared_place(layout)
+    if both is None:
+        return
+    first, second = ("[" + ", ".join(map(str, at)) + "]" for at in both)
+    place = list(layout.map_forward_index(list(both[0])))
+    raise error(
+        "option",
+        f"the layout of the shared buffer `{buffer.name}` must be injective",
+        here(),
+        cls=TileValueError,
+        expected="a place of its own for each element",
+        got=f"{first} and {second} both map to physical coordinates {place}",
+    )
 
 
 def _layout(buffer: Buffer, value: Any) -> Layout:
@@ -134,7 +153,10 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
 
 
 def assume(cond: Any = None) -> None:
-    """State a fact that the compiler may use; a false one is a finding of the dynamic check."""
+    """State a fact that the compiler may use. A false one is a finding of the dynamic check; where
+    only sizes and scalar parameters decide and every thread gets there, the call raises
+    RuntimeError, as for `T.device_assert`.
+    """
     builder = build.current("T.assume")
     if cond is not None:
         builder.emit(tile.Assume(as_condition(cond), loc=here()))

@@ -308,7 +308,7 @@ def min_value(dtype: Any, span: Any = None) -> Value:
 def infinity(dtype: Any, span: Any = None) -> Value:
     """Positive infinity of a float type; ValueError for a type without one."""
     d = element_type(dtype)
-    return Value(constant(_limit("infinity", dtypes.infinity, d), d))
+    return Value(Const(_limit("infinity", dtypes.infinity, d), d))  # a cast of one may saturate
 
 
 def _limit(what: str, find: Callable[[DType], bool | int | float], d: DType) -> bool | int | float:

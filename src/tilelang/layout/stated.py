@@ -34,18 +34,42 @@ def stated(layout: Layout, bits: int) -> Stated:
         return _LABELS[label]
     if label.startswith(_SERVES_PRODUCTS):
         return ("swizzled", 0)
+    placed = None if label else _flat(layout)
+    if placed is None or placed.ndim < 2:
+        return OTHER
+    return _named(placed, placed.shape, bits)
+
+
+def shared_place(layout: Layout) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The first two elements that a function of indices puts at one place; None if none are."""
+    placed = None if layout.label else _flat(layout)
+    if placed is None:
+        return None
+    order = np.argsort(placed, axis=None, kind="stable")
+    equal = np.flatnonzero(np.diff(placed.reshape(-1)[order]) == 0)
+    if not equal.size:
+        return None
+    pairs = np.stack([order[equal], order[equal + 1]], axis=1)
+    one, other = pairs[np.lexsort(pairs.T[::-1])[0]]
+    return _index(int(one), placed.shape), _index(int(other), placed.shape)
+
+
+def _index(n: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(n, shape))
+
+
+def _flat(layout: Layout) -> np.ndarray[Any, Any] | None:
+    """The place of each element, counted from the first one; None where that cannot be told."""
     shape = layout.shape
-    if label or len(shape) < 2 or not all(isinstance(n, int) and n > 0 for n in shape):
-        return OTHER
+    if not all(isinstance(n, int) and n > 0 for n in shape):
+        return None
     try:
-        placed = _flat(layout, shape)
+        return _places(layout, shape)
     except Exception:  # whatever the author's function does with arrays
-        return OTHER
-    return _named(placed, shape, bits)
+        return None
 
 
-def _flat(layout: Layout, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """The place of each element, counted from the first one."""
+def _places(layout: Layout, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     grid = np.meshgrid(*[np.arange(n) for n in shape], indexing="ij")
     found = [np.broadcast_to(np.asarray(x), shape) for x in layout.map_forward_index(grid)]
     total = np.zeros(shape, np.int64)

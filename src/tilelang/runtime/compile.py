@@ -21,6 +21,7 @@ from tilelang.frontend import PrimFunc
 from tilelang.ir.tile import DEVICE_SOURCE, Function
 from tilelang.isa.target import Target, TargetLike
 from tilelang.options import BUILT, Options, Part, ineffective, options_from
+from tilelang.passes.assumptions import assert_at_launch
 from tilelang.runtime.kernel import Findings, JITKernel, Runner
 from tilelang.runtime.parts import check_function, native, simulated, slow_products, translate
 from tilelang.runtime.resolve import (
@@ -163,7 +164,7 @@ def _checked_program(
     with trace.step("check"):
         findings = check_function(fn, target, chips=CHIPS)
     raise_if_any(findings)
-    program, fallen = _program(fn, target, trace, auto=auto)
+    program, fallen = _program(assert_at_launch(fn), target, trace, auto=auto)
     trace.source(_suffix(program, target), program.source)
     trace.end(description(target, native=program.native))
     return program, [*findings, *fallen]
