@@ -1,12 +1,14 @@
 """Compares the simulator with a GPU, and prints the table of docs/simulator.md.
 
     PYTHONPATH=src:tests:examples python tests/simulator_against_device.py [rows] [products]
-        [examples] [--half=0 or 1] [--dry]
+        [examples] [functions] [--half=0 or 1] [--dry]
 
 Every instruction row that has a kernel of its own runs on both with the same operands: small
 integers, whose results are exact, and for products of floats also random numbers. Every example
-(every second one with `--half`) runs on the GPU; each of its launches is repeated by the simulator.
-With `--dry` the simulator stands in for the GPU, to try the script where there is none.
+(every second one with `--half`) runs on the GPU, without contraction of products and sums; each of
+its launches is repeated by the simulator. `functions` are those examples again while the simulator
+takes functions of floats (`exp2`) from the GPU, so that all else is compared. With `--dry` the
+simulator stands in for the GPU, to try the script where there is none.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import contextlib
 import io
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,7 @@ import cuda_rows
 import cuda_wgmma
 import simulator_build
 from example_run import EXAMPLES, load
+from tilelang.targets.cuda.nvrtc import Flags
 
 DRY = "--dry" in sys.argv
 EPS = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -116,14 +120,25 @@ def products() -> None:
                 report(f"wgmma {td} = {ta}", cuda_wgmma.program(found), found)
 
 
+def functions() -> None:
+    """The examples with functions of floats as the GPU has them."""
+    from cuda_functions import taken_from_the_device
+
+    with taken_from_the_device() as names:
+        examples()
+    print(f"by the device: {', '.join(sorted(names))}", file=sys.stderr)
+
+
 def examples() -> None:
     """Every launch of every example."""
     import os
 
     os.environ["TILELANG_DEFAULT_TARGET"] = "simulate:sm_90a" if DRY else "cuda"
     import tilelang
+    from tilelang.runtime import cuda_cache
     from tilelang.runtime.kernel import JITKernel
 
+    cuda_cache.Flags = partial(Flags, fmad=False)
     call = JITKernel.__call__
     seen: list[tuple[bool, float]] = []
 
@@ -141,6 +156,13 @@ def examples() -> None:
         return result
 
     JITKernel.__call__ = recorded
+    try:
+        _every_example(seen)
+    finally:
+        JITKernel.__call__ = call
+
+
+def _every_example(seen: list[tuple[bool, float]]) -> None:
     half = next((int(w[-1]) for w in sys.argv if w.startswith("--half=")), None)
     names = sorted(EXAMPLES.glob("*.py"))
     for path in names if half is None else names[half::2]:
@@ -164,9 +186,11 @@ def listed(x: Any) -> list[Any]:
     return [] if x is None else list(x) if isinstance(x, (list, tuple)) else [x]
 
 
+PARTS = {"rows": rows, "products": products, "examples": examples, "functions": functions}
+
 if __name__ == "__main__":
     simulator_build.CHIP = "sm_90a"
-    wanted = [w for w in sys.argv[1:] if not w.startswith("-")] or ["rows", "products", "examples"]
+    wanted = [w for w in sys.argv[1:] if not w.startswith("-")] or list(PARTS)
     print("| what | compared | equal in every bit | largest difference, ulp |\n|---|---|---|---|")
     for word in wanted:
-        {"rows": rows, "products": products, "examples": examples}[word]()
+        PARTS[word]()

@@ -64,3 +64,28 @@ def test_fp16_results_are_rounded_to_nearest():
     c = np.array([[2.0**-11]])
     want = narrowed(np.array([1 + 2.0**-10 + 2.0**-11]), "f16")[0]
     assert hopper(c, a, b, ("f16", "f16", "f16"), "wgmma")[0, 0] == want
+
+
+MEASURED = (
+    (
+        "3e01 37a7 b2d1 402e bae2 c162 287c bc34 b7e6 b6a8 acfc b16a c158 390f a84e b508",
+        "3ef4 3c65 ba63 bd0d b9a1 3eee 355a 29e0 c152 373d 38b2 bda6 b29f 3fc2 bf54 302a",
+        0xB4F5,  # with 24 places 0xB4F6
+    ),
+    (
+        "3ffb 3734 b635 37e0 36c0 b8fe b9db 373c b83c 3c32 b1c6 b1b7 bd44 beb3 356f b998",
+        "36f3 3189 b5d5 3cb7 3a66 a749 acb7 2ff2 b58f 3178 2dd9 b507 be18 42a7 36db bd10",
+        0x92CB,  # with 26 places, and exactly, 0x92CA
+    ),
+)
+"""Rows of A and of B, and their product with sums in fp16, as `wgmma` of an H200 gave it."""
+
+
+@pytest.mark.parametrize(("a", "b", "result"), MEASURED)
+def test_sums_in_fp16_keep_as_many_places_as_those_in_fp32(a, b, result):
+    def numbers(text):
+        words = np.array([int(w, 16) for w in text.split()], np.uint16)
+        return words.view(np.float16).astype(np.float64)[None]
+
+    found = hopper(None, numbers(a), numbers(b), ("f16", "f16", "f16"), "wgmma")
+    assert found.view(np.uint16)[0, 0] == result

@@ -45,7 +45,7 @@ def hopper(c: Values | None, a: Values, b: Values, types: Types, family: str) ->
     known = ta in _LOWEST and td in ("f16", "f32") and not (family == "mma" and ta in _NARROW)
     if not known:
         return exact(c, a, b, types, family)
-    places = 13 if ta in _NARROW else 23 if td == "f16" else 25
+    places = 13 if ta in _NARROW else 25
     products = a[..., :, None, :] * b[..., None, :, :]
     powers = _exponents(a, ta)[..., :, None, :] + _exponents(b, tb)[..., None, :, :]
     top = powers.max(axis=-1)
