@@ -34,7 +34,7 @@ def _program(e: Call) -> Program:
     x, y = (Array(name, F32, _number(COUNT), align=16) for name in "xy")
     bx, tx, i = Var("bx", I32), Var("tx", I32), Var("i", I32)
     at: Expr = Binary(BinaryOp.ADD, tx, Binary(BinaryOp.MUL, i, _number(THREADS)))
-    body = Write(y, at, Call(e.fn, (Elem(x, at, F32),), F32, e.params))
+    body = Write(y, at, Call(e.fn, (Elem(x, at, F32),), F32, params=e.params))
     loop = For(i, _number(0), _number(EACH), (body,))
     kernel = Kernel("function", (x, y), (_number(1),), (THREADS,), (bx,), (tx,), (loop,))
     args = tuple(Argument(a.name, array=a, shape=(_number(COUNT),)) for a in (x, y))
