@@ -59,7 +59,7 @@ PARTS = (
         11_000,
     ),
     # The reference meaning of every operation and the dynamic check of it.
-    Part("emulator", ("emulator",), 11_000),
+    Part("emulator", ("emulator",), 11_200),
     # Models of machines that run lowered programs, and their checks.
     Part("simulator", ("simulator",), 8_000),
     # With the lowering of both kinds of machine, and the code of the CPU and of NVIDIA GPUs.

@@ -431,33 +431,44 @@ class Agent:
             self.block.cluster.block(rank, loc)
         return [first, first + 1]
 
-    def pair_product(
-        self,
-        gemm: Callable[[Tile, Tile, Tile], None],
-        tiles: tuple[Tile, Tile, Tile],
-        names: tuple[str, str, str],
-        columns: int,
-        loc: Loc | None,
-    ) -> list[Op]:
-        """A product by a pair of blocks, which the first of them issues: each has its rows of A and
-        C, and half of B along the axis `columns`.
-        """
+    def pair_tiles(
+        self, tiles: tuple[Tile, ...], names: tuple[str, ...], loc: Loc | None
+    ) -> list[tuple[Tile, ...]]:
+        """Tiles of both blocks of a pair, as their first block names them; nothing in the other."""
         ranks = self._pair(loc)
         if self.block.rank != ranks[0]:
             return []
         blocks = [self.block.cluster.blocks[r] for r in ranks]
-        a, b, c = (
-            tuple(self.peer(block, name, tile) for block in blocks)
-            for name, tile in zip(names, tiles, strict=True)
-        )
+        return [
+            tuple(self.peer(block, name, tile) for name, tile in zip(names, tiles, strict=True))
+            for block in blocks
+        ]
+
+    def pair_product(
+        self,
+        gemm: Callable[..., None],
+        tiles: tuple[Tile, ...],
+        names: tuple[str, ...],
+        columns: int,
+        loc: Loc | None,
+    ) -> list[Op]:
+        """A product by a pair of blocks, which the first of them issues: each has its rows of A and
+        C, half of B along the axis `columns`, and scales if there are any.
+        """
+        found = self.pair_tiles(tiles, names, loc)
+        if not found:
+            return []
+        a, b, c, *scales = zip(*found, strict=True)
 
         def run() -> None:
             whole = np.concatenate([storage.view(half) for half in b], axis=columns)
             both = Tile(whole, (0,) * whole.ndim, whole.shape, b[0].access)
-            for rows, out in zip(a, c, strict=True):
-                gemm(rows, both, out)
+            for mine in zip(a, c, *scales, strict=True):
+                gemm(mine[0], both, *mine[1:])
 
-        return [Op(run, loc, "T.tcgen05_gemm", reads=(*a, *b), writes=c, adds=True)]
+        reads = tuple(x for group in (a, b, *scales) for x in group)
+        name = "T.tcgen05_gemm_blockscaled" if scales else "T.tcgen05_gemm"
+        return [Op(run, loc, name, reads=reads, writes=c, adds=True, queue="tcgen05")]
 
     def store(self, copy: Copy, src: Tile, dst: Tile, lane: int, loc: Loc | None) -> None:
         """A bulk store, in a group of the thread that leads."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from tilelang.emulator import agents, inflight, lane_copies, ops, products
+from tilelang.emulator import agents, inflight, lane_copies, ops, products, scaled
 from tilelang.emulator.storage import Tile
 from tilelang.emulator.tiles import operand
 from tilelang.emulator.unit import Unit
@@ -20,6 +20,7 @@ from tilelang.emulator.waits import loc_text, ways_of, what
 from tilelang.errors import error
 from tilelang.ir import sync
 from tilelang.ir.expr import Region, int_value
+from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy
 from tilelang.ir.tile import Alloc, Copy, Gemm, Stmt, SyncThreads
 from tilelang.scopes import Memory, memory_of
 
@@ -319,39 +320,68 @@ def _async_gemm(u: Unit, stmt: sync.AsyncGemm) -> None:
         share = f"share={u.constant('share', inflight.Share.GROUPS, 'groups')}"
         u.w.line(f"agent.issue('wgmma', {_product(u, stmt, tiles)}, {_team(u)}, {share})")
         return
-    with _led(u, stmt, stmt.a, stmt.b, stmt.c) as (lane, tiles):
+    regions = _operands(stmt)
+    with _led(u, stmt, *regions) as (lane, tiles):
         issue = f"agent.issue('tcgen05', {{}}, agent.leader({lane}))"
+        start = "0"
+        if isinstance(stmt, AsyncScaledGemm):
+            start = _picked(u.expr(stmt.k_start), lane, u)
+        later = u.constant("later", _with_settings, "with_settings")
+        gemm = f"{later}({u.constant('op', stmt)}, {_cleared(u, stmt)}, {u.tf32}, {start})"
         if not stmt.two_cta:
-            u.w.line(issue.format(_product(u, stmt, tiles)))
+            text = _op(u, f"{gemm}, {', '.join(tiles)}", stmt, [*tiles[:2], *tiles[3:]], [tiles[2]])
+            u.w.line(issue.format(_in_queue(text)))
             if stmt.barrier is not None:
                 _arrive_when_done(u, stmt.barrier, lane, stmt, pair=False)
             return
-        op = u.w.fresh("op")
-        with u.w.block(f"for {op} in {_pair_product(u, stmt, tiles)}:"):
+        columns, op = -2 if stmt.transpose_b else -1, u.w.fresh("op")
+        given = f"{tuple_text(tiles)}, {_roots(u, regions)}, {columns}, {loc_text(u, stmt)}"
+        with u.w.block(f"for {op} in agent.pair_product({gemm}, {given}):"):
             u.w.line(issue.format(op))
             if stmt.barrier is not None:
                 _arrive_when_done(u, stmt.barrier, lane, stmt, pair=True)
 
 
-def _pair_product(u: Unit, stmt: sync.AsyncGemm, tiles: list[str]) -> str:
-    """The operation of a pair of blocks, in the block that issues it."""
-    names = tuple(u.lanes.root(r.buffer.name) for r in (stmt.a, stmt.b, stmt.c))
-    clear, later = _cleared(u, stmt), u.constant("later", _with_settings, "with_settings")
-    gemm = f"{later}({u.constant('op', stmt)}, {clear}, {u.tf32})"
-    columns = -2 if stmt.transpose_b else -1
-    given = f"{tuple_text(tiles)}, {names!r}, {columns}, {loc_text(u, stmt)}"
-    return f"agent.pair_product({gemm}, {given})"
+def _operands(stmt: sync.AsyncGemm) -> tuple[Region, ...]:
+    operands = (stmt.a, stmt.b, stmt.c)
+    return (*operands, stmt.sfa, stmt.sfb) if isinstance(stmt, AsyncScaledGemm) else operands
+
+
+def _roots(u: Unit, regions: tuple[Region, ...]) -> str:
+    """The names that buffers have in all blocks."""
+    return tuple_text(repr(u.lanes.root(r.buffer.name)) for r in regions)
+
+
+def _in_queue(op: str) -> str:
+    """The text of an operation that the tcgen05 unit does after those before it."""
+    return f"{op.removesuffix(')')}, adds=True, queue='tcgen05')"
 
 
 def _with_settings(
-    node: sync.AsyncGemm, clear: bool, tf32: bool
-) -> Callable[[Tile, Tile, Tile], None]:
+    node: sync.AsyncGemm, clear: bool, tf32: bool, start: int
+) -> Callable[..., None]:
     """The product of a node, as a function of its tiles."""
+    if isinstance(node, AsyncScaledGemm):
+        return partial(scaled.gemm_of_cells, node, clear, int(start))
 
     def gemm(a: Tile, b: Tile, c: Tile) -> None:
         products.OPS[Gemm](node, a, b, c, clear, **({"tf32": True} if tf32 else {}))
 
     return gemm
+
+
+def _scale_copy(u: Unit, stmt: ScaleCopy) -> None:
+    copy = u.constant("copy", scaled.copy_words)
+    with _led(u, stmt, stmt.src, stmt.dst) as (lane, tiles):
+        src, dst = tiles
+        op = _in_queue(_op(u, f"{copy}, {src}, {dst}", stmt, [src], [dst]))
+        issue = f"agent.issue('tcgen05', {op}, agent.leader({lane}))"
+        if not stmt.two_cta:
+            u.w.line(issue)
+            return
+        given = f"{tuple_text(tiles)}, {_roots(u, (stmt.src, stmt.dst))}, {loc_text(u, stmt)}"
+        with u.w.block(f"for {src}, {dst} in agent.pair_tiles({given}):"):
+            u.w.line(issue)
 
 
 def _cleared(u: Unit, stmt: sync.AsyncGemm) -> str:
@@ -406,6 +436,8 @@ STATEMENTS: dict[type[Stmt], Callable[[Unit, Any], None]] = {
     sync.CopyCluster: _copy_cluster,
     sync.AsyncGemm: _async_gemm,
     sync.WaitWgmma: _wait_wgmma,
+    AsyncScaledGemm: _async_gemm,
+    ScaleCopy: _scale_copy,
     sync.MmaArrive: _mma_arrive,
     sync.CpAsyncArrive: _cp_async_arrive,
 }

@@ -87,7 +87,8 @@ class Op:
     """One asynchronous operation. `run` carries it out; `fetch`, if given, only reads.
 
     `what` is the author's name of it; `reads` and `writes` say which memory it needs until it is
-    complete. With `adds` the old contents of what it writes count.
+    complete. With `adds` the old contents of what it writes count. Operations of one thread with
+    the same `queue` are done in order.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Op:
         self.writes: tuple[Place, ...] = facts.get("writes", ())
         self.fetch: Callable[[], None] | None = facts.get("fetch")
         self.adds: bool = facts.get("adds", False)
+        self.queue: str = facts.get("queue", "") or (what if self.adds else "")
         self.done = self.fetched = False
         self.number = 0
         self.stamps: list[tuple[int, int]] = []

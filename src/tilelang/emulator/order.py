@@ -222,8 +222,8 @@ class Order:
     # -- accesses ----------------------------------------------------------------------------------
 
     def access(self, t: Touch, *, write: bool, atomic: bool = False, chain: str = "") -> bool:
-        """The running agent touches elements; whether work under way has them. `chain` is the kind
-        of product that may follow its like on one accumulator.
+        """The running agent touches elements; whether work under way has them. `chain` is the queue
+        of work that is done in order.
         """
         track = self._track(t.shadow.cells)
         site = self.check.site(t.access.loc)
@@ -241,7 +241,7 @@ class Order:
         view = self._view(self._agent)
         self._look(t, track.writer, "stores", write=write, chain=chain)
         if write:
-            self._look_at_readers(t, track)
+            self._look_at_readers(t, track, chain)
         self._stamp(track, t, (view.column, view.known.agents[view.column], site), write=write)
         return False
 
@@ -297,13 +297,13 @@ class Order:
                 self._race(t, wrong, (other, there), f"one {does} what another {_verb(write)}")
                 return
             op, agent = self._made[column, time]
-            if not (chain and op.what == chain and agent is self._agent):
+            if not (chain and op.queue == chain and agent is self._agent):
                 self._early(t, wrong, op, write=write, does=does)
                 return
-            # Products of one thread on one accumulator follow each other.
+            # What one thread has put into a queue is done in order.
             wrong &= ~((columns == column) & (times == time))
 
-    def _look_at_readers(self, t: Touch, track: Track) -> None:
+    def _look_at_readers(self, t: Touch, track: Track, chain: str) -> None:
         if not t.access.on_chip:
             self._look(t, track.reader, "reads", write=True)
             return
@@ -319,8 +319,9 @@ class Order:
                 there = self.check.site_of(int(track.reader.site[first]))
                 self._race(t, wrong, (other, there), "one reads what another stores")
             else:
-                op, _ = self._made[column, int(times[first])]
-                self._early(t, wrong, op, write=True, does="reads")
+                op, agent = self._made[column, int(times[first])]
+                if not (chain and op.queue == chain and agent is self._agent):
+                    self._early(t, wrong, op, write=True, does="reads")
 
     # -- work under way ----------------------------------------------------------------------------
 
@@ -332,12 +333,14 @@ class Order:
         self._ops[number] = (op, agent)
         for place in op.reads:
             t = self._touch(place)
-            if not self.access(t, write=False) and op.adds:
+            busy = self.access(t, write=False, chain=op.queue)
+            coming = self._track(t.shadow.cells).writing[t.cells].any()
+            if not busy and op.adds and not coming:
                 self.check.look_written(t)
             self._track(t.shadow.cells).reading[t.cells] = number
         for place in op.writes:
             t = self._touch(place)
-            self.access(t, write=True, chain=op.what if op.adds else "")
+            self.access(t, write=True, chain=op.queue)
             if not t.access.on_chip:
                 continue
             self._track(t.shadow.cells).writing[t.cells] = number
@@ -424,7 +427,7 @@ class Order:
             if not here.any() or (does == "reads" and not write):
                 continue
             op = self._ops[int(here.max())][0]
-            if chain and op.what == chain:
+            if chain and op.queue == chain:
                 continue
             self._early(t, here != 0, op, write=write, does=does)
             return True
@@ -480,6 +483,7 @@ _WAITS = {
     "T.ptx_cp_async": "T.ptx_wait_group",
     "T.wgmma_gemm": "T.wait_wgmma",
     "T.tcgen05_gemm": "T.mbarrier_wait_parity on its mbar",
+    "T.tcgen05_gemm_blockscaled": "T.mbarrier_wait_parity on its mbar",
     "T.tma_copy": "T.mbarrier_wait_parity on its barrier",
     "T.tma_gather4": "T.mbarrier_wait_parity on its barrier",
     "T.copy_cluster": "T.mbarrier_wait_parity on its remote_barrier",

@@ -23,13 +23,15 @@ from tilelang.emulator import products, storage
 from tilelang.emulator.storage import Array, Tile
 from tilelang.errors import error
 from tilelang.ir.node import Node
+from tilelang.ir.scales import SCALE_COLUMNS, SCALE_LANES, AsyncScaledGemm, ScaleTranspose
 from tilelang.ir.special import GemmBlockScaled
 
 F64 = DType("float64")
+Scaled = GemmBlockScaled | AsyncScaledGemm
 E8M0, E4M3 = DType("float8_e8m0fnu"), DType("float8_e4m3fn")
 
 
-def gemm_block_scaled(node: GemmBlockScaled, *operands: Any) -> None:
+def gemm_block_scaled(node: Scaled, *operands: Any) -> None:
     """The product of scaled operands; each is exact in float64 before it is multiplied."""
     a, b, c, sfa, sfb, clear_accum, k_start = operands
     left = products.matrix(a, transposed=node.transpose_a)
@@ -40,9 +42,7 @@ def gemm_block_scaled(node: GemmBlockScaled, *operands: Any) -> None:
     products.accumulate(node, c, (wide, tall), types, clear=bool(clear_accum))
 
 
-def _scaled(
-    node: GemmBlockScaled, x: Array, tiles: tuple[Tile, Tile], grain: int, start: int
-) -> Array:
+def _scaled(node: Scaled, x: Array, tiles: tuple[Tile, Tile], grain: int, start: int) -> Array:
     """An operand (rows, K) times its scales, as float64."""
     operand, sf = tiles
     scales = _scales(node, sf, operand.access.dtype, grain, x.shape[0])
@@ -51,7 +51,7 @@ def _scaled(
     return converter(operand.access.dtype, F64)(x) * scales[:, blocks]
 
 
-def _scales(node: GemmBlockScaled, sf: Tile, operand: DType, grain: int, rows: int) -> Array:
+def _scales(node: Scaled, sf: Tile, operand: DType, grain: int, rows: int) -> Array:
     """The scales as float64, (rows, blocks)."""
     raw, dtype = storage.read(sf), sf.access.dtype
     flat = raw.reshape(rows, 1) if raw.size == rows else raw.reshape(-1, raw.shape[-1])
@@ -66,7 +66,7 @@ def _scales(node: GemmBlockScaled, sf: Tile, operand: DType, grain: int, rows: i
     known = [t for t in (E8M0, E4M3) if t.row.encoding == dtype.row.encoding]
     if known:
         meaning = known[0]
-    elif dtype.kind == "uint" and dtype.bits in (8, 32):
+    elif dtype.kind == "uint" and dtype.bits in (8, 16, 32):
         meaning = E4M3 if operand.bits == 4 and grain == 16 else E8M0
     else:
         raise error(
@@ -81,5 +81,35 @@ def _scales(node: GemmBlockScaled, sf: Tile, operand: DType, grain: int, rows: i
     return converter(meaning, F64)(words.view(meaning.numpy))
 
 
-OPS: dict[type[Node], Callable[..., None]] = {GemmBlockScaled: gemm_block_scaled}
+def gemm_of_cells(node: AsyncScaledGemm, clear: bool, start: int, *tiles: Tile) -> None:
+    """The product whose scales lie in Tensor Memory."""
+    a, b, c, sfa, sfb = tiles
+    rows = c.extents[-2], c.extents[-1]
+    words = (_of_rows(sf, n) for sf, n in zip((sfa, sfb), rows, strict=True))
+    gemm_block_scaled(node, a, b, c, *words, clear, start)
+
+
+def _of_rows(sf: Tile, rows: int) -> Tile:
+    """The words of rows, out of the cells of the first 32 lanes, as (rows, 1)."""
+    cells = storage.read(sf)[:SCALE_LANES].reshape(SCALE_LANES, -1)
+    return Tile(cells.T.reshape(-1, 1)[:rows], (0, 0), (rows, 1), sf.access)
+
+
+def copy_words(src: Tile, dst: Tile) -> None:
+    """Words into four columns for each 128, the same for the lanes of every warp."""
+    words = storage.read(src).reshape(-1, SCALE_LANES, SCALE_COLUMNS)
+    cells = words.transpose(1, 0, 2).reshape(SCALE_LANES, -1)
+    storage.write(dst, np.tile(cells, (dst.extents[-2] // SCALE_LANES, 1)))
+
+
+def transpose_words(node: ScaleTranspose, words: Tile) -> None:
+    """Each 128 words, 4 x 32, as 32 x 4."""
+    x = storage.read(words).reshape(-1, SCALE_COLUMNS, SCALE_LANES)
+    storage.write(words, x.transpose(0, 2, 1).reshape(words.extents))
+
+
+OPS: dict[type[Node], Callable[..., None]] = {
+    GemmBlockScaled: gemm_block_scaled,
+    ScaleTranspose: transpose_words,
+}
 """The function of every node class here."""

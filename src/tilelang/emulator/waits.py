@@ -30,6 +30,7 @@ from tilelang.emulator.watched import shadow_name
 from tilelang.errors import error
 from tilelang.ir import sync
 from tilelang.ir.expr import Buffer, Expr
+from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy, ScaleTranspose
 from tilelang.ir.special import ReducerFinalize, ReducerInit, TestElements
 from tilelang.ir.text import snake
 from tilelang.ir.tile import (
@@ -251,7 +252,7 @@ def _own(u: Unit, buffer: Buffer) -> bool:
 def led(stmt: Stmt) -> bool:
     """Whether one thread issues an operation for the others, who do not wait for it."""
     match stmt:
-        case sync.TmaCopy() | sync.TmaGather4() | sync.TmaScatter4():
+        case sync.TmaCopy() | sync.TmaGather4() | sync.TmaScatter4() | ScaleCopy():
             return True
         case sync.AsyncGemm():
             return stmt.unit is sync.AsyncUnit.TCGEN05
@@ -263,6 +264,8 @@ def led(stmt: Stmt) -> bool:
 
 _WORDS: dict[type[Stmt], str] = {
     Parallel: "T.Parallel",
+    ScaleCopy: "T.tcgen05_cp_warpx4",
+    ScaleTranspose: "T.tcgen05_sf_warp_transpose",
     TestElements: "T.any_of",
     sync.AsyncCopy: "T.async_copy",
     sync.ClusterBarrier: "T.cluster_sync",
@@ -287,7 +290,8 @@ def what(stmt: Stmt) -> str:
         kind = "atomic" if isinstance(stmt, Atomic) else "reduce"
         return f"T.{kind}_{stmt.op.value}"
     if isinstance(stmt, sync.AsyncGemm):
-        return f"T.{stmt.unit.value}_gemm"
+        scaled = "_blockscaled" * isinstance(stmt, AsyncScaledGemm)
+        return f"T.{stmt.unit.value}_gemm{scaled}"
     return _WORDS.get(type(stmt), f"T.{snake(type(stmt).__name__)}")
 
 

@@ -23,6 +23,7 @@ from tilelang.errors import InternalError
 from tilelang.ir import ascend as ascend_module
 from tilelang.ir import ascend_simd as ascend_simd_module
 from tilelang.ir import expr as expr_module
+from tilelang.ir import scales as scales_module
 from tilelang.ir import special as special_module
 from tilelang.ir import sync as sync_module
 from tilelang.ir import thread as thread_module
@@ -70,6 +71,7 @@ STAGES = (
     tile_module,
     sync_module,
     special_module,
+    scales_module,
     ascend_module,
     ascend_simd_module,
     thread_module,

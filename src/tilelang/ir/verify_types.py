@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from tilelang.dtypes import DType, const_value
-from tilelang.ir import special, sync, tile
+from tilelang.ir import scales, special, sync, tile
 from tilelang.ir.expr import (
     AddressOf,
     Binary,
@@ -28,6 +28,7 @@ from tilelang.ir.expr import (
     Select,
     Unary,
     UnaryOp,
+    const,
     int_value,
 )
 from tilelang.ir.functions import FUNCTIONS, Accepts, result_dtype
@@ -383,6 +384,8 @@ def _product(op: tile.Gemm | sync.AsyncGemm | special.GemmBlockScaled) -> Faults
     m, k = reversed(op.a.extents[-2:]) if op.transpose_a else op.a.extents[-2:]
     k2, n = reversed(op.b.extents[-2:]) if op.transpose_b else op.b.extents[-2:]
     m2, n2 = op.c.extents[-2:]
+    if isinstance(op, sync.AsyncGemm) and op.two_cta:  # each block has half of B
+        n = const(2 * (int_value(n) or 0))
     for axis, left, right in (("M", m, m2), ("N", n, n2), ("K", k, k2)):
         if _differ(left, right):
             yield f"{axis} is {int_value(left)} and {int_value(right)}"
@@ -390,6 +393,38 @@ def _product(op: tile.Gemm | sync.AsyncGemm | special.GemmBlockScaled) -> Faults
         if any(int_value(e) not in (1, None) for e in r.extents[:-2]):
             yield f"{r.buffer.name} {_extents(r)} is more than one matrix"
     yield from _agree("clear_accum", op.clear_accum.dtype, DType("bool"))
+
+
+def _scaled_product(op: scales.AsyncScaledGemm) -> Faults:
+    yield from _product(op)
+    for sf, many in ((op.sfa, op.c.extents[-2]), (op.sfb, op.c.extents[-1])):
+        rows = int_value(many) or 0
+        columns = -(-rows // scales.SCALED_ROWS) * scales.SCALE_COLUMNS * op.groups
+        yield from _scale_cells(sf, columns)
+
+
+def _scale_copy(op: scales.ScaleCopy) -> Faults:
+    yield from _words(op.src)
+    words = math.prod(int_value(e) or 0 for e in op.src.extents)
+    yield from _scale_cells(op.dst, words // scales.SCALE_LANES)
+
+
+def _scale_transpose(op: scales.ScaleTranspose) -> Faults:
+    return _words(op.words)
+
+
+def _scale_cells(sf: Region, columns: int) -> Faults:
+    expected = (scales.SCALED_ROWS, columns)
+    if tuple(int_value(e) for e in sf.extents) != expected:
+        yield f"{sf.buffer.name} {_extents(sf)} is not {expected}"
+    yield from _agree(f"the words of {sf.buffer.name}", sf.dtype, DType("uint32"))
+
+
+def _words(r: Region) -> Faults:
+    count = math.prod(int_value(e) or 0 for e in r.extents)
+    if not count or count % scales.SCALED_ROWS:
+        yield f"{r.buffer.name} {_extents(r)} is no multiple of {scales.SCALED_ROWS} words"
+    yield from _agree(f"the words of {r.buffer.name}", r.dtype, DType("uint32"))
 
 
 def _axis(rank: int, dim: int) -> Faults:
@@ -451,6 +486,9 @@ _TILE_OPS: dict[type[Stmt], Callable[..., Faults]] = {
     tile.Gemm: _product,
     sync.AsyncGemm: _product,
     special.GemmBlockScaled: _product,
+    scales.AsyncScaledGemm: _scaled_product,
+    scales.ScaleCopy: _scale_copy,
+    scales.ScaleTranspose: _scale_transpose,
     tile.Reduce: _reduce,
     tile.Scan: _scan,
     tile.Transpose: _transpose,

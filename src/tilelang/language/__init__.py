@@ -279,6 +279,12 @@ from tilelang.language.reducers import (
     reducer_init,
     reducer_update,
 )
+from tilelang.language.scales import (
+    tcgen05_cp_warpx4,
+    tcgen05_gemm_blockscaled,
+    tcgen05_mma_blockscaled,
+    tcgen05_sf_warp_transpose,
+)
 from tilelang.language.schedule import (
     BaseTileScheduler,
     Persistent,

@@ -92,17 +92,9 @@ LATER: dict[str, Later] = {
             ptx_wgmma_ss(dtype, wgmma_prefix, a_is_k_major, b_is_k_major, a_dtype_abbrv,
                 b_dtype_abbrv, accum_dtype_abbrv, A_desc, A_offset, B_desc, B_offset, C_data,
                 C_offset, scale_out, scale_in_a, scale_in_b)
-            tcgen05_cp_warpx4(smem_src, tmem_dst, tmem_col_offset=0, *, use_2cta=False)
-            tcgen05_gemm_blockscaled(A, B, C, SFA_tmem, SFB_tmem, transpose_A=False,
-                transpose_B=False, clear_accum=False, wg_wait=0, mbar=None, *, k_start,
-                sf_a_granularity_k, sf_b_granularity_k, use_2cta=False)
-            tcgen05_mma_blockscaled(A, B, C, SFA_tmem, SFB_tmem, transpose_A=False,
-                transpose_B=False, clear_accum=False, wg_wait=0, mbar=None, *, k_start,
-                sf_a_granularity_k, sf_b_granularity_k, use_2cta=False)
             tcgen05_gemm_sp(A_sparse, E, B, C, transpose_A=False, transpose_E=False,
                 transpose_B=False, policy=GemmWarpPolicy.Square, clear_accum=False,
                 annotations=None)
-            tcgen05_sf_warp_transpose(smem_src)
             tma_load(*args) tma_load_2sm(*args) warpgroup_commit_batch()
             wgmma_gemm_sp(A_sparse, E, B, C, transpose_A=False, transpose_E=False,
                 transpose_B=False, policy=GemmWarpPolicy.Square, clear_accum=False,

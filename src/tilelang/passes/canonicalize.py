@@ -10,7 +10,16 @@ from __future__ import annotations
 
 import math
 
-from tilelang.ir.expr import Expr, Region
+from tilelang.errors import error
+from tilelang.ir.expr import Binary, BinaryOp, Expr, Load, Region, const, int_value
+from tilelang.ir.scales import (
+    SCALE_COLUMNS,
+    SCALE_LANES,
+    SCALED_ROWS,
+    AsyncScaledGemm,
+    ScaleCopy,
+    ScaleTranspose,
+)
 from tilelang.ir.sync import (
     AsyncCopy,
     AsyncGemm,
@@ -31,6 +40,7 @@ from tilelang.ir.sync import (
     WaitWgmma,
 )
 from tilelang.ir.tile import (
+    Alloc,
     Annotate,
     Block,
     Copy,
@@ -54,8 +64,10 @@ from tilelang.passes.build import (
     loops_over,
     map_statements,
     place,
+    plus,
     serial,
     shifted,
+    times,
 )
 from tilelang.passes.issue import PLACEMENT, IssuedGemm
 from tilelang.passes.simt.switches import is_off
@@ -143,7 +155,7 @@ def canonicalize_threads(fn: Function, target: Target) -> Function:
             return None if stmt.unit is AsyncUnit.TCGEN05 else (_product(stmt, IssuedGemm)[0],)
         if isinstance(stmt, Pipelined):
             return (stmt.with_(body=map_statements(stmt.body, _at_once)),)
-        return None if isinstance(stmt, kept) else _plain(stmt, names)
+        return None if isinstance(stmt, (*kept, ScaleCopy)) else _plain(stmt, names)
 
     def launch(stmt: Stmt) -> Block | None:
         if not isinstance(stmt, Launch):
@@ -185,6 +197,16 @@ def _plain(stmt: Stmt, names: Names) -> Block | None:
             made = _async_copy(stmt, names, None)
         case TmaCopy(cluster_mask=0):
             made = (Copy(stmt.src, stmt.dst, hints=BY_THREAD, loc=stmt.loc),)
+        case AsyncScaledGemm() | ScaleCopy():
+            raise error(
+                "target",
+                "scales in Tensor Memory need a chip that has it",
+                stmt.loc,
+                expected="cuda:sm_100a or cuda:sm_103a",
+                help="T.gemm_blockscaled takes scales in shared memory, on every target",
+            )
+        case ScaleTranspose():
+            made = _transposed(stmt, names)
         case AsyncGemm(two_cta=False):
             made = _product(stmt)
         case _:
@@ -207,6 +229,31 @@ def _async_copy(stmt: AsyncCopy, names: Names, ahead: AsyncCopy | None) -> Block
         if var is not None:
             zero = (serial(var, extent, zero, stmt.loc),)
     return (If(stmt.pred, (copy,), orelse=zero, loc=stmt.loc), *closed)
+
+
+def _transposed(stmt: ScaleTranspose, names: Names) -> Block:
+    """Words are taken out as 4 x 32, and put back as 32 x 4, each 128 by themselves."""
+    words, loc = stmt.words, stmt.loc
+    sizes = [int_value(e) or 1 for e in words.extents]
+    shape = (math.prod(sizes) // SCALED_ROWS, SCALE_LANES, SCALE_COLUMNS)
+    held = names.buffer(f"{words.buffer.name}_words", words.dtype, shape, "local.fragment")
+    out: list[Stmt] = [Alloc(held, loc=loc)]
+    for takes in (True, False):
+        chunk, lane, column = (names.var(hint) for hint in ("chunk", "lane", "column"))
+        strides = (SCALED_ROWS, 1, SCALE_LANES) if takes else (SCALED_ROWS, SCALE_COLUMNS, 1)
+        at: Expr = const(0)
+        for var, stride in zip((chunk, lane, column), strides, strict=True):
+            at = plus(at, times(var, stride))
+        where: list[Expr] = []
+        for size in reversed(sizes):
+            where.insert(0, Binary(BinaryOp.FLOORMOD, at, const(size)) if size > 1 else const(0))
+            at = Binary(BinaryOp.FLOORDIV, at, const(size)) if size > 1 else at
+        there = shifted(words, where)
+        move = Store(held, (chunk, lane, column), Load(words.buffer, there), loc=loc)
+        if not takes:
+            move = Store(words.buffer, there, Load(held, (chunk, lane, column)), loc=loc)
+        out.append(Parallel((chunk, lane, column), held.shape, (move,), loc=loc))
+    return tuple(out)
 
 
 def _product(stmt: AsyncGemm, cls: type[Gemm] = Gemm) -> Block:

@@ -156,25 +156,3 @@ class TensorStore(TileOp):
 
     src: Region = operand(effect=Effect.READ)
     dst: Region = operand(effect=Effect.WRITE)
-
-
-class ScaledGemm(TileOp):
-    """A block-scaled product by tcgen05 that is only issued, and completes on `barrier`.
-
-    `scales_a` and `scales_b` are words of four scales in shared memory, as `tcgen05.cp` reads them;
-    `scales` is the part of Tensor Memory that they are copied to. `types` are those of A, of B and
-    of the scales.
-    """
-
-    a: Region = operand(effect=Effect.READ)
-    b: Region = operand(effect=Effect.READ)
-    c: Region = operand(effect=Effect.UPDATE)
-    scales_a: Region = operand(effect=Effect.READ)
-    scales_b: Region = operand(effect=Effect.READ)
-    scales: Region = operand(effect=Effect.WRITE)
-    clear_accum: Expr = operand()
-    barrier: Region = operand(effect=Effect.UPDATE | Effect.ATOMIC)
-    kind: str = attr()
-    types: tuple[str, str, str] = attr()
-    transpose_a: bool = attr(default=False)
-    transpose_b: bool = attr(default=False)

@@ -28,6 +28,7 @@ from tilelang.ir.expr import (
     const,
 )
 from tilelang.ir.node import Node
+from tilelang.ir.scales import ScaleCopy
 from tilelang.ir.special import Collective, TestElements
 from tilelang.ir.sync import (
     GROUP,
@@ -424,7 +425,7 @@ def _conjuncts(e: Expr) -> Iterator[Expr]:
 
 def _is_issued(stmt: Stmt) -> bool:
     """Whether the first of several threads issues an operation for all."""
-    return isinstance(stmt, (MmaArrive, TmaCopy, TmaGather4, TmaScatter4)) or (
+    return isinstance(stmt, (MmaArrive, TmaCopy, TmaGather4, TmaScatter4, ScaleCopy)) or (
         isinstance(stmt, AsyncGemm) and stmt.unit is AsyncUnit.TCGEN05
     )
 

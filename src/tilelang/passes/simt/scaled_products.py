@@ -1,9 +1,8 @@
-"""Block-scaled products into Tensor Memory: their operands and scales in shared memory.
+"""Block-scaled products into Tensor Memory: which kind they are, and their operands and scales.
 
-What enters: a `GemmBlockScaled`. What leaves: a `ScaledGemm`, after nests that put four-bit
-elements into nibbles, and scales where the hardware reads them: for each 128 rows and four blocks
-along K there are 32 x 4 words, word (r % 32, r // 32) with the scales of row r in its bytes (PTX
-ISA, tcgen05: Block Scaling, Layout of the scale factors).
+What enters: a `GemmBlockScaled`, or an `AsyncScaledGemm` of the author. What leaves: an
+`AsyncScaledGemm` of a kind that the hardware has. For the former there are nests before it that put
+four-bit elements into nibbles, and scales into words as `ScaleCopy` reads them, and such copies.
 """
 
 from __future__ import annotations
@@ -24,19 +23,20 @@ from tilelang.ir.expr import (
     Region,
     Select,
     const,
+    int_value,
 )
+from tilelang.ir.scales import SCALE_COLUMNS, SCALE_LANES, SCALED_ROWS, AsyncScaledGemm, ScaleCopy
 from tilelang.ir.special import GemmBlockScaled
+from tilelang.ir.sync import AsyncUnit
 from tilelang.ir.tile import Alloc, Block, Gemm, Let, Parallel, Stmt, Store
 from tilelang.passes.build import as_type, compare, element, plus, static_extents, times, whole
-from tilelang.passes.issue import ScaledGemm
-from tilelang.passes.lower_products import E8M0, Scales
+from tilelang.passes.lower_products import E4M3, E8M0, Scales
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.operands import staged_product
 
 U4, U8, U32, I32 = DType("uint4"), DType("uint8"), DType("uint32"), DType("int32")
 TYPES = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float4_e2m1fn": "e2m1"}
-ROWS, WORDS = 128, 4
-"""Rows whose scales are copied together, and the cells that a lane has of them."""
+ROWS, WORDS = SCALED_ROWS, SCALE_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,29 @@ def scale_columns(stmt: GemmBlockScaled) -> tuple[int, int]:
     instruction.
     """
     form = form_of(stmt)
-    n, k = _sizes(stmt.b, turned=not stmt.transpose_b)
+    _, k = _sizes(stmt.b, turned=not stmt.transpose_b)
+    n = (static_extents(stmt.c) or (0,))[-1]
     groups = -(-k // (WORDS * form.block))
     return groups * WORDS, groups * WORDS * -(-n // ROWS)
 
 
-def form_of(stmt: GemmBlockScaled) -> Form:
-    """The kind of instruction for a product."""
-    m, k = _sizes(stmt.a, turned=stmt.transpose_a)
-    n, _ = _sizes(stmt.b, turned=not stmt.transpose_b)
-    meanings = [
-        Scales(stmt, scales, operand.dtype, grain, rows).meaning
-        for scales, operand, grain, rows in (
-            (stmt.sfa, stmt.a, stmt.granularity_a, m),
-            (stmt.sfb, stmt.b, stmt.granularity_b, n),
-        )
+def meanings_of(stmt: GemmBlockScaled | AsyncScaledGemm) -> list[DType]:
+    """What the codes of the scales of A and of B mean."""
+    grains = stmt.granularity_a, stmt.granularity_b
+    if isinstance(stmt, AsyncScaledGemm):
+        small = stmt.a.dtype.bits == 4 and stmt.b.dtype.bits == 4
+        return [E4M3 if small and grain == 16 else E8M0 for grain in grains]
+    sides = zip((stmt.sfa, stmt.sfb), (stmt.a, stmt.b), grains, stmt.c.extents[-2:], strict=True)
+    return [
+        Scales(stmt, scales, operand.dtype, grain, int_value(rows) or 0).meaning
+        for scales, operand, grain, rows in sides
     ]
+
+
+def form_of(stmt: GemmBlockScaled | AsyncScaledGemm) -> Form:
+    """The kind of instruction for a product."""
+    m, _ = _sizes(stmt.a, turned=stmt.transpose_a)
+    meanings = meanings_of(stmt)
     bits = {stmt.a.dtype.bits, stmt.b.dtype.bits}
     by_power = all(x == E8M0 for x in meanings)
     known = stmt.a.dtype.name in TYPES and stmt.b.dtype.name in TYPES
@@ -101,13 +108,40 @@ def form_of(stmt: GemmBlockScaled) -> Form:
             f"scales of {grains[0]} and {grains[1]} elements",
             f"scales of multiples of {form.block} elements, and such a k_start",
         )
+    if isinstance(stmt, AsyncScaledGemm) and form.deep != form.block:
+        # The words are the author's, so each instruction finds its scales side by side there.
+        whole_steps = bounds(stmt.k_start, {}).divisible_by(form.deep)
+        if form is not EIGHT_BITS and (grains != (form.block,) * 2 or not whole_steps):
+            raise _refused(
+                stmt,
+                f"scales of {grains[0]} and {grains[1]} elements of fp4",
+                f"scales of {form.block} elements, and a k_start of multiples of {form.deep}",
+            )
     if m != ROWS:
         raise _refused(stmt, f"M = {m}", f"M = {ROWS}")
-    del k
+    n, widths = (static_extents(stmt.c) or (0,))[-1], _widths(stmt)
+    if n % widths.step or not n or n > widths.stop:
+        raise _refused(stmt, f"N = {n}", f"a multiple of {widths.step}, at most {widths.stop}")
     return form
 
 
-def _refused(stmt: GemmBlockScaled, got: str, expected: str) -> TileError:
+def _widths(stmt: GemmBlockScaled | AsyncScaledGemm) -> range:
+    """The columns of results that instructions can make (PTX ISA, tcgen05: Matrix Shape, and N
+    shape for 8-bit transpose B); those of one block are made by several.
+    """
+    step = 8 if stmt.transpose_b or stmt.b.dtype.bits < 8 else 16
+    pair = isinstance(stmt, AsyncScaledGemm) and stmt.two_cta
+    return range(0, 256, 2 * step) if pair else range(0, 512, step)
+
+
+def settled(stmt: AsyncScaledGemm) -> AsyncScaledGemm:
+    """A product of the author with the kind of its instructions."""
+    form = form_of(stmt)
+    types = (TYPES[stmt.a.dtype.name], TYPES[stmt.b.dtype.name], form.scale)
+    return stmt.with_(kind=form.kind, types=types)
+
+
+def _refused(stmt: GemmBlockScaled | AsyncScaledGemm, got: str, expected: str) -> TileError:
     return error(
         "target",
         f"no instruction of tcgen05 multiplies into {stmt.c.buffer.name} what is asked for",
@@ -120,8 +154,8 @@ def _refused(stmt: GemmBlockScaled, got: str, expected: str) -> TileError:
 
 def scaled_product(
     stmt: GemmBlockScaled, t: Threads, scales: Buffer, done: Region
-) -> tuple[Block, ScaledGemm]:
-    """The product, and what must be done before it."""
+) -> tuple[Block, AsyncScaledGemm]:
+    """The product, and what must be done before it; `scales` is Tensor Memory for the scales."""
     form, loc = form_of(stmt), stmt.loc
     job = _Job(stmt, form, t)
     start = t.names.var("k_start", I32)
@@ -143,27 +177,37 @@ def scaled_product(
             region, copies = job.packed(getattr(stmt, name), turned=turned)
             before += copies
             plain = plain.with_(**{name: region, f"transpose_{name}": name == "b"})
-    tiles: list[Buffer] = []
-    for left in (True, False):
-        tile, copies = job.words(start, left=left)
-        tiles.append(tile)
+    left, right = scale_columns(stmt)
+    cells = [_columns(scales, 0, left), _columns(scales, left, right)]
+    issues: list[Stmt] = []
+    for at in cells:
+        tile, copies = job.words(start, left=at is cells[0])
         before += copies
-    product = ScaledGemm(
+        issues.append(ScaleCopy(whole(tile), at, loc=loc))
+    product = AsyncScaledGemm(
         plain.a,
         plain.b,
         plain.c,
-        whole(tiles[0]),
-        whole(tiles[1]),
-        whole(scales),
         stmt.clear_accum,
-        done,
+        AsyncUnit.TCGEN05,
+        sfa=cells[0],
+        sfb=cells[1],
+        k_start=const(0),
+        granularity_a=form.block,
+        granularity_b=form.block,
+        groups=left // WORDS,
         kind=form.kind,
         types=(TYPES[stmt.a.dtype.name], TYPES[stmt.b.dtype.name], form.scale),
         transpose_a=plain.transpose_a,
         transpose_b=plain.transpose_b,
+        barrier=done,
         loc=loc,
     )
-    return tuple(before), product
+    return (*before, *issues), product
+
+
+def _columns(scales: Buffer, low: int, wide: int) -> Region:
+    return Region(scales, (const(0), const(low)), (const(SCALE_LANES * 4), const(wide)))
 
 
 @dataclass(frozen=True)

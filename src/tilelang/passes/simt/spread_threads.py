@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 
 from tilelang.ir.expr import INT32, BinaryOp, Buffer, Expr, Load, const, int_value
 from tilelang.ir.node import Node
+from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy
 from tilelang.ir.special import Collective
 from tilelang.ir.sync import AsyncGemm, MmaArrive, NamedArrive, SyncWarp
 from tilelang.ir.tile import (
@@ -48,7 +49,6 @@ from tilelang.passes.issue import (
     Completed,
     Issue,
     Roles,
-    ScaledGemm,
     Started,
     TensorLoad,
     TensorStore,
@@ -68,7 +68,7 @@ from tilelang.passes.simt.reductions import lower_reduce
 from tilelang.passes.simt.software_pipeline import byte_size
 from tilelang.passes.simt.tcgen05 import lower_arrival, lower_product, unit_tiles
 from tilelang.passes.simt.tcgen05_roles import lower_issuers
-from tilelang.passes.simt.tcgen05_scaled import lower_scaled, operands_of
+from tilelang.passes.simt.tcgen05_scaled import lower_scale_copy, lower_scaled, operands_of
 from tilelang.passes.simt.tensor_copies import placements
 from tilelang.passes.simt.tensor_copies import tile_placement as box_placement
 from tilelang.passes.simt.tensor_memory import tensors_of
@@ -359,7 +359,7 @@ class _Part:
         found: dict[str, tuple[Buffer, Placement]] = {}
         viewed = {*self.t.roots, *self.t.roots.values()}
         for stmt in statements(self.body):
-            if isinstance(stmt, (AsyncGemm, ScaledGemm)):
+            if isinstance(stmt, AsyncGemm):
                 found |= {
                     x.region.buffer.name: (x.region.buffer, x.placement)
                     for x in operands_of(stmt, self.t)
@@ -453,10 +453,12 @@ class _Part:
                 made = self.product(stmt)
             case Completed():
                 made = lower_completed(stmt, registers)
+            case AsyncScaledGemm():
+                made = lower_scaled(stmt, self.t, self.ordered)
+            case ScaleCopy():
+                made = lower_scale_copy(stmt, self.t, self.ordered)
             case AsyncGemm():
                 made = lower_product(stmt, self.t, self.ordered)
-            case ScaledGemm():
-                made = lower_scaled(stmt, self.t, self.ordered)
             case MmaArrive():
                 made = lower_arrival(stmt, self.t)
             case TensorLoad():

@@ -27,11 +27,12 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
+from tilelang.ir.scales import ScaleCopy
 from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
 from tilelang.ir.tile import Block, If, Stmt
 from tilelang.layout.cells import Cells, Lanes
 from tilelang.passes.build import as_type, both, compare, plus, static_extents, times
-from tilelang.passes.issue import DONE, LANES_READ, READ, WRITTEN, Issue, ScaledGemm
+from tilelang.passes.issue import DONE, LANES_READ, READ, WRITTEN, Issue
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.clusters import Clusters
 from tilelang.passes.simt.launch import Tensor, Threads, refused
@@ -131,7 +132,7 @@ def product(stmt: AsyncGemm, t: Threads) -> Product:
 
 def is_pair(body: Block) -> bool:
     """Whether blocks multiply in pairs: then all that a kernel does with tcgen05 is of the pair."""
-    return any(isinstance(s, AsyncGemm) and s.two_cta for s in statements(body))
+    return any(isinstance(s, (AsyncGemm, ScaleCopy)) and s.two_cta for s in statements(body))
 
 
 def _check_pair(stmt: AsyncGemm, total: Tensor, t: Threads) -> None:
@@ -229,8 +230,8 @@ def unit_tiles(body: Block) -> frozenset[str]:
     for s in statements(body):
         if isinstance(s, AsyncGemm) and s.unit is AsyncUnit.TCGEN05:
             found |= {s.a.buffer.name, s.b.buffer.name}
-        elif isinstance(s, ScaledGemm):
-            found |= {r.buffer.name for r in (s.a, s.b, s.scales_a, s.scales_b)}
+        elif isinstance(s, ScaleCopy):
+            found.add(s.src.buffer.name)
     return frozenset(found)
 
 
@@ -247,6 +248,15 @@ def lower_product(stmt: AsyncGemm, t: Threads, arrived: frozenset[str]) -> Block
 def issued_product(stmt: AsyncGemm, t: Threads) -> Block:
     """What one thread does that issues a product by itself, in a part of its own."""
     return tuple(_Writer(product(stmt, t), t, frozenset()).steps())
+
+
+def issuer(t: Threads, *, pair: bool) -> Expr:
+    """Whether a thread issues an operation: the first one, of a pair that of its first block."""
+    if not pair:
+        return t.first()
+    rank = Clusters(t).rank()
+    leads = compare(BinaryOp.EQ, Binary(BinaryOp.FLOORMOD, rank, const(2)), 0)
+    return both((t.first(), leads))
 
 
 def lower_arrival(stmt: MmaArrive, t: Threads) -> Block:
@@ -317,11 +327,7 @@ class _Writer:
         out += [Issue(READ, (), (r,), loc=self.loc) for r in (stmt.a, stmt.b)]
         changed = (stmt.c,) if stmt.barrier is None else (stmt.c, stmt.barrier)
         out.append(Issue(WRITTEN, changed, (), loc=self.loc))
-        first = self.t.first()
-        if stmt.two_cta:
-            rank = Clusters(self.t).rank()
-            leads = compare(BinaryOp.EQ, Binary(BinaryOp.FLOORMOD, rank, const(2)), 0)
-            first = both((first, leads))
+        first = issuer(self.t, pair=stmt.two_cta)
         return (*out, If(first, tuple(self.steps()), loc=self.loc))
 
     def steps(self) -> Iterator[Stmt]:

@@ -1,8 +1,8 @@
-"""The instructions of block-scaled products: scales are copied to Tensor Memory, then multiplied.
+"""The instructions of block-scaled products of tcgen05, and of copies of their scales.
 
-What enters: a `ScaledGemm`. What leaves: what one thread issues: `tcgen05.cp` for each 128 rows and
-four blocks along K, which puts words into the same four columns of the lanes of every warp, then
-the products, which wait for these copies by themselves.
+What enters: a `ScaleCopy` or an `AsyncScaledGemm`. What leaves: marks of what the hardware reads
+and changes, and what one thread issues: `tcgen05.cp` for each 128 words, and products, which wait
+for the copies of the same thread by themselves.
 """
 
 from __future__ import annotations
@@ -10,11 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelang.dtypes import DType
-from tilelang.ir.expr import BOOL, Const, Expr, Region, Unary, UnaryOp, Var, const
+from tilelang.errors import error
+from tilelang.ir.affine import bounds
+from tilelang.ir.expr import (
+    BOOL,
+    Binary,
+    BinaryOp,
+    Const,
+    Expr,
+    Region,
+    Unary,
+    UnaryOp,
+    Var,
+    const,
+    int_value,
+)
+from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy
 from tilelang.ir.sync import AsyncGemm
-from tilelang.ir.tile import Block, If, Stmt
-from tilelang.passes.build import static_extents
-from tilelang.passes.issue import READ, WRITTEN, Issue, ScaledGemm
+from tilelang.ir.tile import Block, If, Let, Stmt
+from tilelang.passes.build import as_type, plus, static_extents
+from tilelang.passes.issue import READ, WRITTEN, Issue
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.operands import Operand
 from tilelang.passes.simt.scaled_products import FORMS, ROWS, WORDS
@@ -24,20 +39,20 @@ from tilelang.passes.simt.tcgen05 import (
     commit,
     descriptor,
     further,
+    issuer,
     moved,
     shared_operand,
     shared_operands,
 )
 
-U32, U64 = DType("uint32"), DType("uint64")
-BYTES = ROWS * WORDS
-"""Bytes that one copy moves, and the distance between the words of 8 lanes and the next 8."""
+U32, U64, I32 = DType("uint32"), DType("uint64"), DType("int32")
 STRIDE = 128
+"""Bytes from the words of 8 lanes to those of the next 8."""
 
 
-def operands_of(stmt: AsyncGemm | ScaledGemm, t: Threads) -> list[Operand]:
+def operands_of(stmt: AsyncGemm, t: Threads) -> list[Operand]:
     """The matrices in shared memory that a product of tcgen05 reads."""
-    if isinstance(stmt, AsyncGemm):
+    if not isinstance(stmt, AsyncScaledGemm):
         return shared_operands(stmt, t)
     return [
         shared_operand(stmt, stmt.a, t, turned=stmt.transpose_a),
@@ -45,24 +60,79 @@ def operands_of(stmt: AsyncGemm | ScaledGemm, t: Threads) -> list[Operand]:
     ]
 
 
-def lower_scaled(stmt: ScaledGemm, t: Threads, arrived: frozenset[str]) -> Block:
-    """What one thread does of a product; writes of the tiles in `arrived` are ordered before what
-    the unit reads.
+def lower_scale_copy(stmt: ScaleCopy, t: Threads, arrived: frozenset[str]) -> Block:
+    """What one thread does of a copy; writes of the tiles in `arrived` are ordered before what the
+    unit reads.
     """
-    tiles = (stmt.a, stmt.b, stmt.scales_a, stmt.scales_b)
-    out: list[Stmt] = []
-    if any(r.buffer.name not in arrived for r in tiles):
-        out.append(Issue("fence.proxy.async", (), (), loc=stmt.loc))
-    out += [Issue(READ, (), (r,), loc=stmt.loc) for r in tiles]
-    out.append(Issue(WRITTEN, (stmt.c, stmt.scales, stmt.barrier), (), loc=stmt.loc))
+    steps = tuple(_copies(stmt, t))
+    return (
+        *_marks((stmt.src,), (stmt.dst,), arrived, stmt),
+        If(issuer(t, pair=stmt.two_cta), steps, loc=stmt.loc),
+    )
+
+
+def lower_scaled(stmt: AsyncScaledGemm, t: Threads, arrived: frozenset[str]) -> Block:
+    """What one thread does of a product, with `arrived` as above."""
+    assert stmt.barrier is not None
+    reads, changes = (stmt.a, stmt.b, stmt.sfa, stmt.sfb), (stmt.c, stmt.barrier)
     steps = tuple(_Writer(stmt, t).steps())
-    return (*out, If(t.first(), steps, loc=stmt.loc))
+    return (
+        *_marks(reads, changes, arrived | {stmt.sfa.buffer.name, stmt.sfb.buffer.name}, stmt),
+        If(issuer(t, pair=stmt.two_cta), steps, loc=stmt.loc),
+    )
+
+
+def _marks(
+    reads: tuple[Region, ...], changes: tuple[Region, ...], arrived: frozenset[str], stmt: Stmt
+) -> Iterator[Stmt]:
+    if any(r.buffer.name not in arrived for r in reads):
+        yield Issue("fence.proxy.async", (), (), loc=stmt.loc)
+    for r in reads:
+        yield Issue(READ, (), (r,), loc=stmt.loc)
+    yield Issue(WRITTEN, changes, (), loc=stmt.loc)
+
+
+def _copies(stmt: ScaleCopy, t: Threads) -> Iterator[Stmt]:
+    """Words from shared to Tensor Memory, each 128 by an instruction."""
+    src, row = stmt.src, "tcgen05.cp.cta2" if stmt.two_cta else "tcgen05.cp"
+    low, wide = src.mins[-1], (static_extents(src) or (0,))[-1]
+    if not bounds(low, {}).divisible_by(WORDS):
+        raise error(
+            "target",
+            f"tcgen05 cannot copy scales from a part of {src.buffer.name} that begins anywhere",
+            stmt.loc,
+            expected=f"a part that begins at a multiple of {WORDS} words, which is 16 bytes",
+            help="give each part of the scales a row of its own",
+        )
+    to = address(t.tensors[stmt.dst.buffer.name], stmt.dst)
+    for k in range((static_extents(stmt.dst) or (0,))[-1] // WORDS):
+        mins = list(src.mins)
+        mins[-1] = plus(low, k * ROWS % wide)
+        for axis, begin in enumerate(_row(src, k * ROWS // wide)):
+            mins[axis] = plus(mins[axis], begin)
+        at = Region(
+            src.buffer, tuple(mins), (*[const(1)] * (len(mins) - 1), const(WORDS)), loc=src.loc
+        )
+        source = t.names.var("words", U64)
+        imm = (("swizzle", 0), ("leading", 0), ("stride", STRIDE))
+        yield Issue("tcgen05.descriptor", (), (at,), results=(source,), imm=imm, loc=stmt.loc)
+        ins = (moved(to, k * WORDS), source)
+        yield Issue(f"{row}.32x128b.warpx4", (), ins, loc=stmt.loc)
+
+
+def _row(region: Region, number: int) -> list[int]:
+    """A row of a region as places along all axes but the last."""
+    out: list[int] = []
+    for extent in reversed((static_extents(region) or (1,))[:-1]):
+        out.insert(0, number % extent)
+        number //= extent
+    return out
 
 
 class _Writer:
     """One product."""
 
-    def __init__(self, stmt: ScaledGemm, t: Threads) -> None:
+    def __init__(self, stmt: AsyncScaledGemm, t: Threads) -> None:
         self.stmt, self.t = stmt, t
         self.form = FORMS[stmt.kind]
         self.a, self.b = operands_of(stmt, t)
@@ -70,9 +140,12 @@ class _Writer:
         rows, deep = (static_extents(self.b.region) or (0, 0))[-2:]
         self.k = (rows if self.b.turned else deep) * (8 // self.bits)
         self.chunks = -(-self.n // ROWS)
-        self.groups = -(-self.k // (WORDS * self.form.block))
         self.c = t.tensors[stmt.c.buffer.name]
-        self.scales = t.tensors[stmt.scales.buffer.name]
+        self.left, self.right = (
+            address(t.tensors[sf.buffer.name], sf) for sf in (stmt.sfa, stmt.sfb)
+        )
+        self.plain: dict[int, Var] = {}
+        self.words: dict[tuple[int, tuple[Expr, Expr]], Var] = {}
 
     @property
     def bits(self) -> int:
@@ -80,52 +153,70 @@ class _Writer:
         return 4 if self.form.deep == 64 else 8
 
     def steps(self) -> Iterator[Stmt]:
-        """Copies of scales, products, and the arrival when they are complete."""
+        """Products, and the arrival when they are complete."""
         stmt, t = self.stmt, self.t
-        yield from self.copies(stmt.scales_a, 0, 1)
-        yield from self.copies(stmt.scales_b, self.groups * WORDS, self.chunks)
+        start = stmt.k_start
+        if int_value(start) is None:
+            named = t.names.var("k_start", I32)
+            yield Let(named, as_type(start, I32), loc=stmt.loc)
+            start = named
         a_first = t.names.var("matrix", U64)
         yield descriptor(self.a, 0, a_first)
         for low in range(0, self.n, WIDEST):
             n = min(WIDEST, self.n - low)
             b_first = t.names.var("matrix", U64)
             yield descriptor(self.b, low, b_first)
-            words: dict[int, Var] = {}
             for step in range(self.k // self.form.deep):
-                at = step * self.form.deep // self.form.block % WORDS
-                if at not in words:
-                    words[at] = t.names.var("word", U32)
-                    yield self.word(n, at, words[at])
-                yield self.product(step, low, (a_first, b_first, words[at]))
-        yield commit(stmt.barrier, stmt)
+                at = (
+                    self.byte(start, step, stmt.granularity_a),
+                    self.byte(start, step, stmt.granularity_b),
+                )
+                yield from self.word(n, at)
+                yield self.product(step, low, (a_first, b_first, self.words[n, at]))
+        assert stmt.barrier is not None
+        yield commit(stmt.barrier, stmt, "cta2" * stmt.two_cta, t if stmt.two_cta else None)
 
-    def copies(self, words: Region, first: int, chunks: int) -> Iterator[Stmt]:
-        """Scales from shared to Tensor Memory."""
-        for k in range(self.groups * chunks):
-            source = self.t.names.var("words", U64)
-            at = Region(words.buffer, (const(k * ROWS),), (const(WORDS),), loc=words.loc)
-            imm = (("swizzle", 0), ("leading", 0), ("stride", STRIDE))
-            yield Issue("tcgen05.descriptor", (), (at,), results=(source,), imm=imm)
-            to = moved(self.scales.address, first + k * WORDS)
-            yield Issue("tcgen05.cp.32x128b.warpx4", (), (to, source), loc=self.stmt.loc)
+    def byte(self, start: Expr, step: int, grain: int) -> Expr:
+        """Where in their words the scales of a step begin."""
+        first = step * self.form.deep
+        if bounds(self.stmt.k_start, {}).divisible_by(grain):
+            block = plus(_over(start, grain), first // grain % WORDS)
+        else:
+            block = _over(plus(start, first), grain)
+        value = int_value(block)
+        if value is not None:
+            return const(value % WORDS)
+        return Binary(BinaryOp.FLOORMOD, block, const(WORDS))
 
-    def word(self, n: int, at: int, result: Var) -> Stmt:
-        """The instruction word of products whose scales begin at this byte."""
+    def word(self, n: int, at: tuple[Expr, Expr]) -> Iterator[Stmt]:
+        """The instruction word of products whose scales begin at these bytes."""
+        if (n, at) in self.words:
+            return
+        known = [int_value(e) for e in at]
+        constant = None not in known
         left, right, scale = self.stmt.types
         imm = (
             ("kind", self.form.kind),
             ("a", left),
             ("b", right),
             ("scale", scale),
-            ("m", ROWS),
+            ("m", ROWS * (2 if self.stmt.two_cta else 1)),
             ("n", n),
             ("trans_a", self.a.turned),
             ("trans_b", self.b.turned),
-            ("scale_a_at", at),
-            ("scale_b_at", at),
+            ("scale_a_at", known[0] if constant else 0),
+            ("scale_b_at", known[1] if constant else 0),
         )
-        row = "tcgen05.instruction.scaled"
-        return Issue(row, (), (), results=(result,), imm=imm, loc=self.stmt.loc)
+        row, loc, names = "tcgen05.instruction.scaled", self.stmt.loc, self.t.names
+        word = self.words[n, at] = names.var("word", U32)
+        if constant:
+            yield Issue(row, (), (), results=(word,), imm=imm, loc=loc)
+            return
+        if n not in self.plain:
+            self.plain[n] = names.var("word", U32)
+            yield Issue(row, (), (), results=(self.plain[n],), imm=imm, loc=loc)
+        ins = (self.plain[n], *(as_type(e, U32) for e in at))
+        yield Issue(f"{row}.at", (), ins, results=(word,), loc=loc)
 
     def product(self, step: int, low: int, words: tuple[Var, Var, Var]) -> Stmt:
         """One instruction."""
@@ -137,16 +228,24 @@ class _Writer:
             known = Const(not clear.value, BOOL) if isinstance(clear, Const) else None
             scale = known or Unary(UnaryOp.NOT, clear)
         deep = step * form.deep * self.bits // 8
-        group = step * form.deep // (form.block * WORDS)
-        above = self.groups * WORDS + (group * self.chunks + low // ROWS) * WORDS
+        group = step * form.deep // (form.block * WORDS) % stmt.groups
+        above = (group * self.chunks + low // ROWS) * WORDS
         ins = (
             moved(address(self.c, stmt.c), low),
             further(a_first, self.a.moved(deep)),
             further(b_first, self.b.moved(deep)),
             word,
-            moved(self.scales.address, group * WORDS),
-            moved(self.scales.address, above),
+            moved(self.left, group * WORDS),
+            moved(self.right, above),
             scale,
         )
         size = {32: "1X", 64: "2X"}[form.deep] if form.block == 32 else "4X"
-        return Issue(f"tcgen05.mma.{form.kind}.scale_{size}", (), ins, loc=stmt.loc)
+        pair = ".cta2" if stmt.two_cta else ""
+        return Issue(f"tcgen05.mma{pair}.{form.kind}.scale_{size}", (), ins, loc=stmt.loc)
+
+
+def _over(e: Expr, by: int) -> Expr:
+    value = int_value(e)
+    if value is not None:
+        return const(value // by)
+    return Binary(BinaryOp.FLOORDIV, e, const(by))

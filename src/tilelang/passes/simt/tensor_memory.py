@@ -17,6 +17,7 @@ from typing import cast
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Load, Region, Var, const
+from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy
 from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
 from tilelang.ir.tile import (
@@ -69,7 +70,7 @@ from tilelang.passes.simt.launch import (
     static_shape,
 )
 from tilelang.passes.simt.operands import staged_product
-from tilelang.passes.simt.scaled_products import scale_columns, scaled_product
+from tilelang.passes.simt.scaled_products import scale_columns, scaled_product, settled
 from tilelang.passes.simt.tcgen05 import awaited, is_pair
 from tilelang.passes.tensor_columns import Order, columns_asked, order_of
 from tilelang.scopes import Memory
@@ -209,13 +210,9 @@ class _Planner:
             if isinstance(s, (Gemm, AsyncGemm, GemmBlockScaled)) and s.c.buffer.name in names:
                 self.refuse_type(s)
                 if self.pair and not (isinstance(s, AsyncGemm) and s.two_cta):
-                    raise error(
-                        "target",
-                        "a product of one block in a kernel that has products of two",
-                        s.loc,
-                        expected="only products of two blocks: the hardware takes no others there",
-                        help="use T.tcgen05_gemm(..., use_2cta=True) for all of them",
-                    )
+                    raise _of_one_block(s, "a product")
+            if isinstance(s, ScaleCopy) and self.pair and not s.two_cta:
+                raise _of_one_block(s, "a copy of scales")
             if isinstance(s, Free) and self.pair:
                 raise refused(s, "T.deallocate_tmem in a kernel of pairs of blocks")
 
@@ -379,6 +376,8 @@ class _Planner:
                 made = self.product(stmt, part)
             case GemmBlockScaled() if id(stmt) in self.scales:
                 made = self.scaled(stmt, part)
+            case AsyncScaledGemm():
+                made = (settled(stmt),)
             case Copy() if stmt.src.buffer.name in self.tensors:
                 made = self.load(stmt)
             case Copy() | Fill() if stmt.dst.buffer.name in self.tensors:
@@ -427,7 +426,8 @@ class _Planner:
     def scaled(self, stmt: GemmBlockScaled, part: _Part) -> Block:
         """A block-scaled product, and the wait for it."""
         before, issue = scaled_product(stmt, self.t, self.scales[id(stmt)], self.done(part))
-        used = (issue.a, issue.b, issue.c, issue.scales_a, issue.scales_b, issue.scales)
+        words = (s.src for s in before if isinstance(s, ScaleCopy))
+        used = (issue.a, issue.b, issue.c, issue.sfa, issue.sfb, *words)
         return (*before, issue, *self.wait(part, used, stmt.loc))
 
     def done(self, part: _Part) -> Region:
@@ -479,6 +479,16 @@ class _Planner:
         while len(shape) > 2 and shape[0] == 1:
             shape = shape[1:]
         return self.t.names.buffer(f"{region.buffer.name}_part", region.dtype, shape)
+
+
+def _of_one_block(stmt: Stmt, what: str) -> TileError:
+    return error(
+        "target",
+        f"{what} of one block in a kernel that has products of two",
+        stmt.loc,
+        expected="only products of two blocks: the hardware takes no others there",
+        help="use T.tcgen05_gemm(..., use_2cta=True), and use_2cta=True for copies of scales too",
+    )
 
 
 def copy_fault(region: Region, cells: Cells, t: Threads) -> str | None:

@@ -116,6 +116,12 @@ def matrix(unit: str, *, swizzle: int, leading: int, stride: int) -> int:
     return word(TCGEN05_MATRIX, leading=leading, stride=stride, version=1, swizzle=code)
 
 
+def scale_places() -> tuple[int, int]:
+    """The bits of an instruction word at which the places of the scales of A and of B begin."""
+    known = {f.name: f.low for f in TCGEN05_SCALED_INSTRUCTION}
+    return known["scale_a_at"], known["scale_b_at"]
+
+
 def tcgen05_instruction(imm: Mapping[str, Any]) -> int:
     """The word of `tcgen05.instruction`, or of `tcgen05.instruction.scaled` (it has `kind`)."""
     shape = {

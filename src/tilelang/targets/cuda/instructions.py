@@ -259,11 +259,20 @@ def _instruction(self: Instructions, stmt: Instr) -> None:
     self.x.code.add(f"const u32 {self.x.vars[stmt.results[0].name]} = 0x{word:X}u;")
 
 
+def _places_of_scales(self: Instructions, stmt: Instr) -> None:
+    """`tcgen05.instruction.scaled.at`: places of scales join a word that has zeros there."""
+    word, *places = (self.x.of(e) for e in stmt.ins if isinstance(e, Expr))
+    fields = zip(places, descriptors.scale_places(), strict=True)
+    text = " | ".join([word, *(f"({at} << {low})" for at, low in fields)])
+    self.x.code.add(f"const u32 {self.x.vars[stmt.results[0].name]} = {text};")
+
+
 _SPECIAL: dict[str, Callable[[Instructions, Instr], None]] = {
     **{f"shfl.sync.{mode}": _shuffle for mode in _SHUFFLES},
     "wgmma.descriptor": _descriptor("wgmma"),
     "tcgen05.descriptor": _descriptor("tcgen05"),
     "tcgen05.instruction": _instruction,
     "tcgen05.instruction.scaled": _instruction,
+    "tcgen05.instruction.scaled.at": _places_of_scales,
     "grid.sync": _grid_sync,
 }

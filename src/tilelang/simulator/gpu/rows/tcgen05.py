@@ -320,6 +320,17 @@ def instruction_word(use: Use) -> tuple[Any]:
     return (np.uint32(descriptors.tcgen05_instruction(use.imm)),)
 
 
+@row("tcgen05.instruction.scaled.at")
+def placed_word(use: Use) -> tuple[Any]:
+    """The 32 bits that the emitted code computes."""
+    from tilelang.targets.cuda import descriptors  # the encoder: these are the bits it prints
+
+    word, *places = (use.value(k, np.uint32) for k in range(3))
+    for at, low in zip(places, descriptors.scale_places(), strict=True):
+        word = word | at << np.uint32(low)
+    return (word,)
+
+
 # Products and copies -----------------------------------------------------------------------------
 
 

@@ -147,9 +147,21 @@ WORDS = [
             choice("scale_b_at", 0, 1, 2, 3),
         ),
     ),
+    ptx(
+        "tcgen05.instruction.scaled.at",
+        "tcgen05: Instruction descriptor of block-scaled kinds",
+        None,
+        _NEEDS,
+        ins=(
+            value("word", "uint32"),
+            value("scale_a_at", "uint32"),
+            value("scale_b_at", "uint32"),
+        ),
+        results=(result("instruction", "uint32"),),
+    ),
 ]
 """Words that products take. `scale_a_at` is the byte of its 32-bit cells at which the scales of A
-begin.
+begin; `.at` puts places that are known at run time into a word that has zeros there.
 """
 
 DENSE_KINDS = ("f16", "tf32", "f8f6f4", "i8")

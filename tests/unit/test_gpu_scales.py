@@ -1,0 +1,31 @@
+"""Block-scaled products of tcgen05 whose scales an author copies to Tensor Memory."""
+
+import numpy as np
+import pytest
+
+from blackwell_build import check_blackwell
+from scaled_kernels import Case, issued
+from tilelang.emulator import translate
+from tilelang.ir.thread import Instr
+
+CASES = {
+    "one word for the whole of K": Case(128, 32, 128, (128, 32, 32)),
+    "columns that fill no chunk": Case(128, 144, 64, (128, 144, 64), grain=64, stages=1),
+    "scales of several rounds": Case(128, 48, 768, (128, 48, 64), grain=96),
+    "B along N": Case(128, 32, 256, (128, 32, 128), dtype="float8_e5m2", turned=False),
+    "tiles of several blocks": Case(256, 64, 64, (128, 32, 64)),
+}
+
+
+def rows_of(program) -> set[str]:
+    return {n.row for n in program.walk() if isinstance(n, Instr)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products_with_scales_of_the_author(name):
+    case = CASES[name]
+    fn, args = issued(case), case.arguments()
+    program = check_blackwell(fn, seeds=3, **args)
+    translate(fn.ir).run(args)
+    np.testing.assert_array_equal(args["C"], case.want(args))
+    assert {"tcgen05.cp.32x128b.warpx4", "tcgen05.mma.mxf8f6f4.scale_1X"} <= rows_of(program)
