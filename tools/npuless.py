@@ -2,7 +2,7 @@
 
 What enters: nothing. What leaves: `torch` with a `torch.npu` that answers as on a machine with one
 910B, tensors with `.npu()`, and a mode in which every device named `npu` is the CPU. Operators of
-torch_npu are not here: a program that asks for one says which.
+torch_npu are those of npuless_operators.py: a program that asks for another says which.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import types
 from typing import Any
 
 import torch
+from npuless_graph import NpuGraph, graph
+from npuless_operators import OPERATORS
 from torch.overrides import TorchFunctionMode
 
 CUBE_CORES, VECTOR_CORES = 24, 48
@@ -34,7 +36,12 @@ class NpuIsCpu(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         moved = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
-        return func(*_on_cpu(tuple(args)), **moved)
+        args = _on_cpu(tuple(args))
+        if func is torch.nn.functional.cross_entropy and args[1].dtype == torch.int32:
+            args = (args[0], args[1].long(), *args[2:])  # an NPU takes either for a class
+        made = func(*args, **moved)
+        NpuGraph.note(func, args, made)
+        return made
 
 
 class _Event:
@@ -87,18 +94,23 @@ def pretend_npu() -> None:
         "get_device_properties": lambda *_: properties,
         "Event": _Event,
         "current_stream": lambda *_: _Stream(),
+        "NPUGraph": NpuGraph,
+        "graph": graph,
     }
     module, package = NpuModule("torch.npu"), NpuModule("torch_npu")
     for each in (module, package):
         each.__dict__.update(answers)
         each.__spec__ = importlib.machinery.ModuleSpec(each.__name__, None)
         each.__file__ = "torch_npu (npuless)"
+        each.__dict__.update(OPERATORS)
     package.__dict__["npu"] = module
     sys.modules["torch.npu"], sys.modules["torch_npu"] = module, package
     torch.npu = module  # pyright: ignore[reportAttributeAccessIssue]
     torch.Tensor.npu = lambda self, *_, **__: self  # pyright: ignore[reportAttributeAccessIssue]
     torch.Tensor.is_npu = True  # pyright: ignore[reportAttributeAccessIssue]
     torch.nn.Module.npu = lambda self, *_, **__: self  # pyright: ignore[reportAttributeAccessIssue]
+    for name, operator in OPERATORS.items():
+        setattr(torch.ops.npu, name, operator)
     _rename_device()
 
 
