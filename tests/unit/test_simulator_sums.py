@@ -89,3 +89,18 @@ def test_sums_in_fp16_keep_as_many_places_as_those_in_fp32(a, b, result):
 
     found = hopper(None, numbers(a), numbers(b), ("f16", "f16", "f16"), "wgmma")
     assert found.view(np.uint16)[0, 0] == result
+
+
+def test_fp8_of_mma_is_added_in_two_halves_and_then_to_c():
+    """As an H200 gave it; added exactly and rounded once, the last digit is an `a`."""
+    a = "0f51b0ce1994b3532babb0bcaba8141386093bb025c5322625b12130aac20047"
+    b = "0dbe308a1bab2ed11630b02ea8a8c917389b35b6d7a2a952a6868144b12206a1"
+    c = np.array([0xBF6129A1], np.uint32).view(np.float32)
+
+    def numbers(text):
+        return widened(np.frombuffer(bytes.fromhex(text), dtype_of("e4m3").numpy), "e4m3")[None]
+
+    given = c[None].astype(np.float64), numbers(a), numbers(b)
+    types = ("f32", "e4m3", "e4m3")
+    assert hopper(*given, types, "mma").view(np.uint32)[0, 0] == 0xC2E5CFF9
+    assert exact(*given, types, "mma").view(np.uint32)[0, 0] == 0xC2E5CFFA

@@ -5,8 +5,8 @@ the family of the instruction. What leaves: C + A @ B.T as elements of the type 
 
 Hopper's way was found by trial against an H200: every bit of random products agrees. All products
 of an instruction and C are aligned to the largest exponent among them, cut off (towards zero) below
-a number of places, and added; the sum is cut off to the type of D. A product's exponent is the sum
-of those of its factors, so it is not normalised first.
+a number of places, and added; the sum is cut off to fp32, or rounded to fp16. A product's exponent
+is the sum of those of its factors, so it is not normalised first. `mma` has no fp8 of its own.
 """
 
 from __future__ import annotations
@@ -40,12 +40,33 @@ def exact(c: Values | None, a: Values, b: Values, types: Types, family: str) -> 
 
 
 def hopper(c: Values | None, a: Values, b: Values, types: Types, family: str) -> Values:
-    """As an H200 adds. Integers and fp64 are exact, and fp8 of `mma`, whose way is not known."""
+    """As an H200 adds; integers and fp64 are exact."""
     td, ta, tb = types
-    known = ta in _LOWEST and td in ("f16", "f32") and not (family == "mma" and ta in _NARROW)
-    if not known:
+    if ta not in _LOWEST or td not in ("f16", "f32"):
         return exact(c, a, b, types, family)
-    places = 13 if ta in _NARROW else 25
+    if family == "mma" and ta in _NARROW:
+        return _halves(c, a, b, td)
+    found = _aligned(c, a, b, types, 13 if ta in _NARROW else 25)
+    if td == "f16":
+        return narrowed(found, td)
+    return _TOWARDS_ZERO(_cut(found, 13) if ta in _NARROW else found)
+
+
+def _halves(c: Values | None, a: Values, b: Values, td: str) -> Values:
+    """fp8 of `mma`: two products of fp16 from zero on, of the first and the last two of each four
+    elements; their sum is added to C and rounded to nearest.
+    """
+    total, k = None, np.arange(a.shape[-1])
+    for half in (k[k % 4 < 2], k[k % 4 >= 2]):
+        found = _aligned(total, a[..., half], b[..., half], ("f32", "f16", "f16"), 25)
+        total = _TOWARDS_ZERO(found).astype(np.float64)
+    assert total is not None
+    return narrowed(total if c is None else total + c, td)
+
+
+def _aligned(c: Values | None, a: Values, b: Values, types: Types, places: int) -> Values:
+    """The sum of C and the products, each cut off `places` below the largest exponent."""
+    td, ta, tb = types
     products = a[..., :, None, :] * b[..., None, :, :]
     powers = _exponents(a, ta)[..., :, None, :] + _exponents(b, tb)[..., None, :, :]
     top = powers.max(axis=-1)
@@ -55,10 +76,7 @@ def hopper(c: Values | None, a: Values, b: Values, types: Types, family: str) ->
     total = np.trunc(np.ldexp(products, shift[..., None])).sum(axis=-1)
     if c is not None:
         total = total + np.trunc(np.ldexp(c, shift))
-    found = np.ldexp(total, -shift)
-    if td == "f16":
-        return narrowed(found, td)
-    return _TOWARDS_ZERO(_cut(found, 13) if ta in _NARROW else found)
+    return np.ldexp(total, -shift)
 
 
 _TOWARDS_ZERO = converter(DType("float64"), DType("float32"), "rz")
