@@ -41,7 +41,7 @@ def exact(c: Values | None, a: Values, b: Values, types: Types, family: str) -> 
 
 def hopper(c: Values | None, a: Values, b: Values, types: Types, family: str) -> Values:
     """As an H200 adds; integers and fp64 are exact."""
-    td, ta, tb = types
+    td, ta, _ = types
     if ta not in _LOWEST or td not in ("f16", "f32"):
         return exact(c, a, b, types, family)
     if family == "mma" and ta in _NARROW:
@@ -56,11 +56,13 @@ def _halves(c: Values | None, a: Values, b: Values, td: str) -> Values:
     """fp8 of `mma`: two products of fp16 from zero on, of the first and the last two of each four
     elements; their sum is added to C and rounded to nearest.
     """
-    total, k = None, np.arange(a.shape[-1])
-    for half in (k[k % 4 < 2], k[k % 4 >= 2]):
-        found = _aligned(total, a[..., half], b[..., half], ("f32", "f16", "f16"), 25)
-        total = _TOWARDS_ZERO(found).astype(np.float64)
-    assert total is not None
+    k = np.arange(a.shape[-1])
+
+    def step(given: Values | None, of: npt.NDArray[np.bool_]) -> Values:
+        found = _aligned(given, a[..., of], b[..., of], ("f32", "f16", "f16"), 25)
+        return _TOWARDS_ZERO(found).astype(np.float64)
+
+    total = step(step(None, k % 4 < 2), k % 4 >= 2)
     return narrowed(total if c is None else total + c, td)
 
 
