@@ -34,6 +34,11 @@ class Case:
         """Words of four scales that a row has."""
         return -(-self.k // (4 * self.grain))
 
+    @property
+    def period(self) -> int:
+        """Rounds of the loop along K for which a word is enough."""
+        return max(1, 4 * self.grain // self.tiles[2])
+
     def arguments(self, seed: int = 0) -> dict[str, np.ndarray]:
         """Small numbers, so that sums are exact, and scales around 1."""
         rng = np.random.default_rng(seed)
@@ -66,82 +71,97 @@ class Case:
         return (a @ b.T).astype("f4")
 
 
-def issued(case: Case) -> Any:
-    """The product, by one block for each tile."""
-    m, n, k, stages, dtype, turned = (
-        case.m,
-        case.n,
-        case.k,
-        case.stages,
-        case.dtype,
-        case.turned,
+@T.macro
+def load(case, tensors, tiles, stage, round, place, loaded):
+    """Tiles of a round, and words of scales where a new group of them begins."""
+    A, B, SFA, SFB = tensors
+    a, b, sa, sb = tiles
+    (row, column, half), deep = place, case.tiles[2]
+    T.tma_copy(A[row, round * deep], a[stage, :, :], barrier=loaded[stage])
+    if case.turned:
+        T.tma_copy(B[half, round * deep], b[stage, :, :], barrier=loaded[stage])
+    else:
+        T.tma_copy(B[round * deep, half], b[stage, :, :], barrier=loaded[stage])
+    if round % case.period == 0:
+        group = round // case.period
+        T.tma_copy(SFA[group * case.m + row], sa[stage, :], barrier=loaded[stage])
+        T.tma_copy(SFB[group * case.n + column], sb[stage, :], barrier=loaded[stage])
+
+
+@T.macro
+def multiply(case, tiles, stage, round, result, scales, consumed):
+    """A product, after copies of scales where a new group of them begins."""
+    a, b, sa, sb = tiles
+    if round % case.period == 0:
+        T.tcgen05_cp_warpx4(sa[stage, :], scales[0], use_2cta=case.pair)
+        T.tcgen05_cp_warpx4(sb[stage, :], scales[1], use_2cta=case.pair)
+    T.tcgen05_gemm_blockscaled(
+        a[stage, :, :],
+        b[stage, :, :],
+        result,
+        *scales,
+        transpose_B=case.turned,
+        mbar=consumed[stage],
+        clear_accum=round == 0,
+        k_start=round * case.tiles[2],
+        sf_a_granularity_k=case.grain,
+        sf_b_granularity_k=case.grain,
+        use_2cta=case.pair,
     )
+
+
+def issued(case: Case) -> Any:
+    """The product, by one block for each tile, or a pair of blocks for each two of them."""
+    m, n, k, stages, dtype = case.m, case.n, case.k, case.stages, case.dtype
+    blocks = 2 if case.pair else 1
     bm, bn, bk = case.tiles
-    period, rounds, wide = max(1, 4 * case.grain // bk), k // bk, -(-bn // CHUNK) * CHUNK
+    rounds, wide, part = k // bk, -(-bn // CHUNK) * CHUNK, bn // blocks
+    barriers = T.alloc_cluster_barrier if case.pair else T.alloc_barrier
 
     @T.prim_func
     def kernel(
         A: T.Tensor((m, k), dtype),
-        B: T.Tensor((n, k) if turned else (k, n), dtype),
+        B: T.Tensor((n, k) if case.turned else (k, n), dtype),
         SFA: T.Tensor((case.groups * m,), "uint32"),
         SFB: T.Tensor((case.groups * n,), "uint32"),
         C: T.Tensor((m, n), "float32"),
     ):
-        with T.Kernel(m // bm, n // bn, threads=128) as (bx, by):
+        with T.ClusterKernel(m // bm, n // bn, threads=128, cluster_dims=blocks) as (bx, by):
+            rank = T.block_rank_in_cluster()
             a = T.alloc_shared((stages, bm, bk), dtype)
-            b = T.alloc_shared((stages, bn, bk) if turned else (stages, bk, bn), dtype)
+            b = T.alloc_shared((stages, part, bk) if case.turned else (stages, bk, part), dtype)
             sa = T.alloc_shared((stages, CHUNK), "uint32")
             sb = T.alloc_shared((stages, wide), "uint32")
             c, out = T.alloc_tmem((bm, bn), "float32"), T.alloc_fragment((bm, bn), "float32")
             ta, tb = T.alloc_tmem((128, 4), "uint32"), T.alloc_tmem((128, wide // 32), "uint32")
-            loaded, ready = T.alloc_barrier([32] * stages), T.alloc_barrier([32] * stages)
-            consumed, full = T.alloc_barrier([1] * stages), T.alloc_barrier([1])
-            tx = T.get_thread_binding()
-            if tx < 32:
+            loaded, ready = T.alloc_barrier([32] * stages), barriers([32 * blocks] * stages)
+            consumed, full = barriers([1] * stages), T.alloc_barrier([1])
+            tiles, warp = (a, b, sa, sb), T.get_thread_binding() // 32
+            if warp == 0:
                 for ko in T.serial(rounds):
-                    s = ko % stages
-                    T.mbarrier_wait_parity(consumed[s], ko // stages % 2 ^ 1)
-                    T.tma_copy(A[bx * bm, ko * bk], a[s, :, :], barrier=loaded[s])
-                    if turned:
-                        T.tma_copy(B[by * bn, ko * bk], b[s, :, :], barrier=loaded[s])
-                    else:
-                        T.tma_copy(B[ko * bk, by * bn], b[s, :, :], barrier=loaded[s])
-                    if ko % period == 0:
-                        g = ko // period
-                        T.tma_copy(SFA[g * m + bx * bm], sa[s, :], barrier=loaded[s])
-                        T.tma_copy(SFB[g * n + by * bn], sb[s, :], barrier=loaded[s])
+                    s, turn = ko % stages, ko // stages % 2
+                    T.mbarrier_wait_parity(consumed[s], turn ^ 1)
+                    place = (bx * bm, by * bn, by * bn + rank * part)
+                    load(case, (A, B, SFA, SFB), tiles, s, ko, place, loaded)
                     T.mbarrier_arrive(loaded[s])
-            elif tx < 64:
+            elif warp == 1 and rank == 0:
                 for ko in T.serial(rounds):
-                    s = ko % stages
-                    T.mbarrier_wait_parity(loaded[s], ko // stages % 2)
-                    T.mbarrier_wait_parity(ready[s], ko // stages % 2)
-                    if ko % period == 0:
-                        T.tcgen05_cp_warpx4(sa[s, :], ta)
-                        T.tcgen05_cp_warpx4(sb[s, :], tb)
-                    T.tcgen05_gemm_blockscaled(
-                        a[s, :, :],
-                        b[s, :, :],
-                        c,
-                        ta,
-                        tb,
-                        transpose_B=turned,
-                        mbar=consumed[s],
-                        clear_accum=ko == 0,
-                        k_start=ko * bk,
-                        sf_a_granularity_k=case.grain,
-                        sf_b_granularity_k=case.grain,
-                    )
-                T.tcgen05_mma_arrive(full)
-            elif tx < 96:
+                    s, turn = ko % stages, ko // stages % 2
+                    T.mbarrier_wait_parity(ready[s], turn)
+                    multiply(case, tiles, s, ko, c, (ta, tb), consumed)
+                T.tcgen05_mma_arrive(full, arrive_2cta=case.pair)
+            elif warp == 2:
                 for ko in T.serial(rounds):
-                    s = ko % stages
-                    T.mbarrier_wait_parity(loaded[s], ko // stages % 2)
-                    if ko % period == 0:
+                    s, turn = ko % stages, ko // stages % 2
+                    T.mbarrier_wait_parity(loaded[s], turn)
+                    if ko % case.period == 0:
                         T.tcgen05_sf_warp_transpose(sa[s, :])
                         T.tcgen05_sf_warp_transpose(sb[s, :])
                         T.fence_proxy_async()
-                    T.mbarrier_arrive(ready[s])
+                    if case.pair:
+                        T.mbarrier_arrive(ready[s], 0)
+                    else:
+                        T.mbarrier_arrive(ready[s])
             T.mbarrier_wait_parity(full, 0)
             T.copy(c, out)
             T.copy(out, C[bx * bm, by * bn])

@@ -14,6 +14,10 @@ CASES = {
     "scales of several rounds": Case(128, 48, 768, (128, 48, 64), grain=96),
     "B along N": Case(128, 32, 256, (128, 32, 128), dtype="float8_e5m2", turned=False),
     "tiles of several blocks": Case(256, 64, 64, (128, 32, 64)),
+    "a pair": Case(256, 32, 128, (128, 32, 64), pair=True),
+    "a pair, scales of several rounds": Case(256, 48, 768, (128, 48, 128), grain=96, pair=True),
+    "a pair, B along N": Case(256, 64, 128, (128, 64, 32), turned=False, pair=True),
+    "a pair, two chunks": Case(256, 144, 128, (128, 144, 128), dtype="float8_e5m2", pair=True),
 }
 
 
@@ -28,4 +32,6 @@ def test_products_with_scales_of_the_author(name):
     program = check_blackwell(fn, seeds=3, **args)
     translate(fn.ir).run(args)
     np.testing.assert_array_equal(args["C"], case.want(args))
-    assert {"tcgen05.cp.32x128b.warpx4", "tcgen05.mma.mxf8f6f4.scale_1X"} <= rows_of(program)
+    two = ".cta2" * case.pair
+    rows = {f"tcgen05.cp{two}.32x128b.warpx4", f"tcgen05.mma{two}.mxf8f6f4.scale_1X"}
+    assert rows <= rows_of(program)

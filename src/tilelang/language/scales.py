@@ -61,7 +61,6 @@ def tcgen05_gemm_blockscaled(
     its rows of A and C with their scales, half of the columns of B, and the scales of all columns.
     """
     name = "T.tcgen05_gemm_blockscaled"
-    builder = launched(name)
     ta, tb = bool(transpose_A), bool(transpose_B)
     a, b, c = _operands(name, (A, B, C), (ta, tb), pair=bool(use_2cta))
     if wg_wait != 0:
@@ -75,7 +74,7 @@ def tcgen05_gemm_blockscaled(
             help="`bar = T.alloc_barrier(1)`, then `mbar=bar` and a wait for it",
         )
     rows, columns = (int_value(e) or 0 for e in c.extents[-2:])
-    builder.emit(
+    launched(name).emit(
         AsyncScaledGemm(
             a,
             b,
@@ -99,6 +98,7 @@ def tcgen05_gemm_blockscaled(
 def _operands(
     name: str, given: tuple[Any, Any, Any], turned: tuple[bool, bool], *, pair: bool
 ) -> tuple[Region, Region, Region]:
+    launched(name)
     a, b, c = (matrix(x, letter, name) for x, letter in zip(given, "ABC", strict=True))
     check_product(a, b, c, *turned, name, pair=pair)
     in_memory(c.buffer, f"operand C of {name}", Memory.TMEM)

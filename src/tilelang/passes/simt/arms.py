@@ -9,6 +9,7 @@ refused. mbarriers become arrays of 64 bits, set up by the first thread before t
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import cast
@@ -63,6 +64,7 @@ from tilelang.ir.tile import (
     Function,
     If,
     Launch,
+    Let,
     Parallel,
     Stmt,
     SyncThreads,
@@ -187,6 +189,10 @@ class _Arms:
                 )
             case Collective(fn="elect"):
                 made = self.elected(stmt)
+            case Let():
+                with contextlib.suppress(Unknown):  # what is no number of the thread alone
+                    self.values[stmt.var.name] = number(stmt.value, self.values)
+                made = (stmt,)
             case _:
                 own = self.asynchronous(stmt)
                 made = (map_bodies(stmt, lambda b: self.block(b, conditions)),)

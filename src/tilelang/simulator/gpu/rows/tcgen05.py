@@ -411,9 +411,8 @@ class _Product(_Work):
             left = self._operand(1, told.m, told.a, told.across[0], actor)
         right = self._operand(2, told.n, told.b, told.across[1], actor)
         if scaled:
-            many = int(parts[3][-2])
-            left = left * self._scales(4, told, 0, left.shape, many, actor)
-            right = right * self._scales(5, told, 1, right.shape, many, actor)
+            left = left * self._scales(4, told, 0, left.shape, actor)
+            right = right * self._scales(5, told, 1, right.shape, actor)
         lane, column = result_places(told.m, told.n, 1)
         at = self.tensor.places(lane, column + (self.word(0) & COLUMN_BITS), use.loc)
         total = left @ right.T
@@ -435,8 +434,6 @@ class _Product(_Work):
     def both(self, actor: int) -> Steps:
         """A product of a pair: each block has its rows of a and d, and half of b."""
         use, blocks, kind = self.use, self.blocks, self.kind
-        if kind.startswith("mx"):
-            raise use.refused("is a product of a pair with scales")
         told = instruction(self.word(3), kind, 2)
         rows, n = told.m // 2, told.n // 2
         keep = bool(use.value(len(use.ins) - 1)[self.lane])
@@ -445,14 +442,22 @@ class _Product(_Work):
         else:
             a = [self._operand(1, rows, told.a, told.across[0], actor, x) for x in blocks]
         b = [self._operand(2, n, told.b, told.across[1], actor, x) for x in blocks]
-        right = np.concatenate(b)
+        whole = np.concatenate(b)
+        right = [whole, whole]
+        if kind.startswith("mx"):  # each block has the scales of its rows, and those of all columns
+            tensors = [tensor_memory(x) for x in blocks]
+            a = [
+                x * self._scales(4, told, 0, x.shape, actor, t)
+                for x, t in zip(a, tensors, strict=True)
+            ]
+            right = [whole * self._scales(5, told, 1, whole.shape, actor, t) for t in tensors]
         lane, column = result_places(told.m, told.n, 2)
         who, size = self.who(actor, USABLE), dtype_of(told.d).bits // 8
         made: list[tuple[TensorMemory, Values, Values]] = []
-        for block, left in zip(blocks, a, strict=True):
+        for block, x, y in zip(blocks, a, right, strict=True):
             tensor = tensor_memory(block)
             at = tensor.places(lane, column + (self.word(0) & COLUMN_BITS), use.loc)
-            total = left @ right.T
+            total = x @ y.T
             if keep:
                 total = total + widened(_elements(tensor.read(at, who, size), told.d), told.d)
             made.append((tensor, at, total))
@@ -500,15 +505,22 @@ class _Product(_Work):
         return widened(words.view(dtype.numpy), told.a)
 
     def _scales(
-        self, k: int, told: Instruction, which: int, shape: Any, many: int, actor: int
+        self,
+        k: int,
+        told: Instruction,
+        which: int,
+        shape: Any,
+        actor: int,
+        tensor: TensorMemory | None = None,
     ) -> Values:
-        """The scales of each element of an operand (rows, k)."""
+        """The scales of each element of an operand (rows, k), in the memory of a block."""
         rows, deep = shape
+        tensor, many = tensor or self.tensor, int(self.use.facts.parts[-1][-2])
         lane, column = scale_places(rows)
         first = self.word(k) & COLUMN_BITS
         who, quarters = self.who(actor, USABLE), range(4)
         found = [
-            self.tensor.read(self.tensor.places(lane + WARP * q, column + first, self.use.loc), who)
+            tensor.read(tensor.places(lane + WARP * q, column + first, self.use.loc), who)
             for q in quarters
         ]
         if any((x != found[0]).any() for x in found):
@@ -531,6 +543,38 @@ def _elements(words: Values, name: str) -> Values:
 def product(use: Use) -> Steps:
     """Issues a product."""
     lane, unit = _unit(use)
+    _issue(use, _Product(use, lane, unit, tensor_memory(use.group.block), _leading(use)))
+    yield None
+
+
+@dataclass(frozen=True)
+class _Copy(_Work):
+    """A copy of 32 rows of 16 bytes into the lanes of every warp, in each block by itself."""
+
+    def steps(self, actor: int) -> Steps:
+        """Reads, later writes."""
+        at = places(tcgen05_matrix(self.word(1)), 32, 16, 1, across=False)
+        raw = [x.shared.read_places(at, self.who(actor, ASYNC)) for x in self.blocks]
+        yield None
+        lane, column = np.indices((LANES, 4)).astype(np.int64)
+        first = self.word(0) & COLUMN_BITS
+        for block, found in zip(self.blocks, raw, strict=True):
+            words = np.tile(np.ascontiguousarray(found[..., 0]).view(np.uint32), (4, 1))
+            tensor = tensor_memory(block)
+            cells = tensor.places(lane, column + first, self.use.loc)
+            tensor.write(cells, words, self.who(actor, USABLE))
+
+
+@row("tcgen05.cp.32x128b.warpx4", "tcgen05.cp.cta2.32x128b.warpx4")
+def copy(use: Use) -> Steps:
+    """Issues a copy from shared to Tensor Memory."""
+    lane, unit = _unit(use)
+    _issue(use, _Copy(use, lane, unit, tensor_memory(use.group.block), _leading(use)))
+    yield None
+
+
+def _leading(use: Use) -> list[Block]:
+    """The blocks that a row is of, which the first of them issues."""
     blocks = _pair(use)
     if blocks[0] is not use.group.block:
         raise use.fault(
@@ -538,32 +582,7 @@ def product(use: Use) -> Steps:
             f"{use.facts.row} by block {use.group.block.rank} of the cluster",
             expected="the first block of the pair, whose memory its operands name",
         )
-    _issue(use, _Product(use, lane, unit, tensor_memory(use.group.block), blocks))
-    yield None
-
-
-@dataclass(frozen=True)
-class _Copy(_Work):
-    """A copy of 32 rows of 16 bytes into the lanes of every warp."""
-
-    def steps(self, actor: int) -> Steps:
-        """Reads, later writes."""
-        at = places(tcgen05_matrix(self.word(1)), 32, 16, 1, across=False)
-        raw = self.use.group.block.shared.read_places(at, self.who(actor, ASYNC))
-        yield None
-        words = np.tile(np.ascontiguousarray(raw[..., 0]).view(np.uint32), (4, 1))
-        lane, column = np.indices((LANES, 4)).astype(np.int64)
-        first = self.word(0) & COLUMN_BITS
-        cells = self.tensor.places(lane, column + first, self.use.loc)
-        self.tensor.write(cells, words, self.who(actor, USABLE))
-
-
-@row("tcgen05.cp.32x128b.warpx4")
-def copy(use: Use) -> Steps:
-    """Issues a copy from shared to Tensor Memory."""
-    lane, unit = _unit(use)
-    _issue(use, _Copy(use, lane, unit, tensor_memory(use.group.block)))
-    yield None
+    return blocks
 
 
 @row("tcgen05.commit", "tcgen05.commit.cta2", "tcgen05.commit.cta2.multicast")
