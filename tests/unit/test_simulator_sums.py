@@ -104,3 +104,11 @@ def test_fp8_of_mma_is_added_in_two_halves_and_then_to_c():
     types = ("f32", "e4m3", "e4m3")
     assert hopper(*given, types, "mma").view(np.uint32)[0, 0] == 0xC2E5CFF9
     assert exact(*given, types, "mma").view(np.uint32)[0, 0] == 0xC2E5CFFA
+
+
+def test_fp64_is_a_chain_of_fused_additions_along_k():
+    a = np.array([[2.0**53, 1.0, 1.0, -(2.0**53), 1 + 2.0**-52]])
+    b = np.array([[1.0, 1.0, 1.0, 1.0, 1 - 2.0**-52]])
+    found = hopper(np.zeros((1, 1)), a, b, ("f64", "f64", "f64"), "mma")
+    assert found[0, 0] == 1.0  # 2**53 + 1 is rounded to 2**53, twice
+    assert hopper(np.array([[-1.0]]), a[:, 4:], b[:, 4:], ("f64",) * 3, "mma")[0, 0] == -(2.0**-104)

@@ -6,7 +6,8 @@ the family of the instruction. What leaves: C + A @ B.T as elements of the type 
 Hopper's way was found by trial against an H200: every bit of random products agrees. All products
 of an instruction and C are aligned to the largest exponent among them, cut off (towards zero) below
 a number of places, and added; the sum is cut off to fp32, or rounded to fp16. A product's exponent
-is the sum of those of its factors, so it is not normalised first. `mma` has no fp8 of its own.
+is the sum of those of its factors, so it is not normalised first. fp64, and fp8 of `mma`, go
+another way.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from tilelang.dtypes import DType
 from tilelang.dtypes.convert import converter
+from tilelang.emulator import ieee
 from tilelang.simulator.gpu.numbers import narrowed
 
 Values = npt.NDArray[Any]
@@ -40,8 +42,10 @@ def exact(c: Values | None, a: Values, b: Values, types: Types, family: str) -> 
 
 
 def hopper(c: Values | None, a: Values, b: Values, types: Types, family: str) -> Values:
-    """As an H200 adds; integers and fp64 are exact."""
+    """As an H200 adds; integers are exact."""
     td, ta, _ = types
+    if td == "f64":
+        return _fused(c, a, b)
     if ta not in _LOWEST or td not in ("f16", "f32"):
         return exact(c, a, b, types, family)
     if family == "mma" and ta in _NARROW:
@@ -52,11 +56,19 @@ def hopper(c: Values | None, a: Values, b: Values, types: Types, family: str) ->
     return _TOWARDS_ZERO(_cut(found, 13) if ta in _NARROW else found)
 
 
+def _fused(c: Values | None, a: Values, b: Values) -> Values:
+    """fp64: a chain of fused multiplications and additions along k."""
+    total: Values = np.zeros((*a.shape[:-1], b.shape[-2])) if c is None else c
+    for x, y in zip(np.moveaxis(a, -1, 0), np.moveaxis(b, -1, 0), strict=True):
+        total = np.asarray(_FMA(*np.broadcast_arrays(x[..., :, None], y[..., None, :], total)))
+    return total
+
+
 def _halves(c: Values | None, a: Values, b: Values, td: str) -> Values:
     """fp8 of `mma`: two products of fp16 from zero on, of the first and the last two of each four
     elements; their sum is added to C and rounded to nearest.
     """
-    k = np.arange(a.shape[-1])
+    k = np.arange(a.shape[-1], dtype=np.int64)
 
     def step(given: Values | None, of: npt.NDArray[np.bool_]) -> Values:
         found = _aligned(given, a[..., of], b[..., of], ("f32", "f16", "f16"), 25)
@@ -81,6 +93,7 @@ def _aligned(c: Values | None, a: Values, b: Values, types: Types, places: int) 
     return np.ldexp(total, -shift)
 
 
+_FMA = ieee.operation("fma", DType("float64"))
 _TOWARDS_ZERO = converter(DType("float64"), DType("float32"), "rz")
 
 
