@@ -1,10 +1,11 @@
 """Compares the simulator with a GPU, and prints the table of docs/simulator.md.
 
     PYTHONPATH=src:tests:examples python tests/simulator_against_device.py [rows] [products]
-        [examples] [functions] [--half=0 or 1] [--dry]
+        [examples] [functions] [--half=0 or 1] [--draws=N] [--dry]
 
 Every instruction row that has a kernel of its own runs on both with the same operands: small
-integers, whose results are exact, and for products of floats also random numbers. Every example
+integers, whose results are exact, and for products of floats also random numbers (`--draws` times,
+once without). Every example
 (every second one with `--half`) runs on the GPU, without contraction of products and sums; each of
 its launches is repeated by the simulator. `functions` are those examples again while the simulator
 takes functions of floats (`exp2`) from the GPU, so that all else is compared. With `--dry` the
@@ -29,6 +30,7 @@ from example_run import EXAMPLES, load
 from tilelang.targets.cuda.nvrtc import Flags
 
 DRY = "--dry" in sys.argv
+DRAWS = next((int(w.split("=")[1]) for w in sys.argv if w.startswith("--draws=")), 1)
 EPS = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
@@ -97,17 +99,18 @@ def rows() -> None:
 def report(name: str, program: Any, found: list[Any]) -> None:
     """A line for exact operands; for products of floats, one for random ones too."""
     arrays = {k: v for c in found for k, v in c.arrays.items()}
-    kinds = [("small integers", arrays)]
+    kinds = [("small integers", [arrays])]
     if name.startswith(("mma", "wgmma f")):
-        kinds.append(("random floats", drawn(arrays, 3)))
-    for kind, given in kinds:
-        here, there = both(program, given)
+        kinds.append(("random floats", [drawn(arrays, 3 + k) for k in range(DRAWS)]))
+    for kind, every in kinds:
         equal, worst = 0, 0.0
-        for c in found:
-            mine = [k for k in c.arrays if not same(here[k], there[k])]
-            equal += not mine
-            worst = max([worst, *(distance(here[k], there[k]) for k in mine)])
-        line(f"{name}, {kind}", len(found), equal, worst)
+        for given in every:
+            here, there = both(program, given)
+            for c in found:
+                mine = [k for k in c.arrays if not same(here[k], there[k])]
+                equal += not mine
+                worst = max([worst, *(distance(here[k], there[k]) for k in mine)])
+        line(f"{name}, {kind}", len(found) * len(every), equal, worst)
 
 
 def products() -> None:
