@@ -72,27 +72,27 @@ class Case:
 
 
 @T.macro
-def load(case, tensors, tiles, stage, round, place, loaded):
+def load(case, tensors, tiles, stage, turn, place, loaded):
     """Tiles of a round, and words of scales where a new group of them begins."""
     A, B, SFA, SFB = tensors
     a, b, sa, sb = tiles
     (row, column, half), deep = place, case.tiles[2]
-    T.tma_copy(A[row, round * deep], a[stage, :, :], barrier=loaded[stage])
+    T.tma_copy(A[row, turn * deep], a[stage, :, :], barrier=loaded[stage])
     if case.turned:
-        T.tma_copy(B[half, round * deep], b[stage, :, :], barrier=loaded[stage])
+        T.tma_copy(B[half, turn * deep], b[stage, :, :], barrier=loaded[stage])
     else:
-        T.tma_copy(B[round * deep, half], b[stage, :, :], barrier=loaded[stage])
-    if round % case.period == 0:
-        group = round // case.period
+        T.tma_copy(B[turn * deep, half], b[stage, :, :], barrier=loaded[stage])
+    if turn % case.period == 0:
+        group = turn // case.period
         T.tma_copy(SFA[group * case.m + row], sa[stage, :], barrier=loaded[stage])
         T.tma_copy(SFB[group * case.n + column], sb[stage, :], barrier=loaded[stage])
 
 
 @T.macro
-def multiply(case, tiles, stage, round, result, scales, consumed):
+def multiply(case, tiles, stage, turn, result, scales, consumed):
     """A product, after copies of scales where a new group of them begins."""
     a, b, sa, sb = tiles
-    if round % case.period == 0:
+    if turn % case.period == 0:
         T.tcgen05_cp_warpx4(sa[stage, :], scales[0], use_2cta=case.pair)
         T.tcgen05_cp_warpx4(sb[stage, :], scales[1], use_2cta=case.pair)
     T.tcgen05_gemm_blockscaled(
@@ -102,8 +102,8 @@ def multiply(case, tiles, stage, round, result, scales, consumed):
         *scales,
         transpose_B=case.turned,
         mbar=consumed[stage],
-        clear_accum=round == 0,
-        k_start=round * case.tiles[2],
+        clear_accum=turn == 0,
+        k_start=turn * case.tiles[2],
         sf_a_granularity_k=case.grain,
         sf_b_granularity_k=case.grain,
         use_2cta=case.pair,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from tilelang.errors import Diagnostic, Loc
 from tilelang.ir.expr import Expr, Load, Region, Var, int_value
 from tilelang.ir.node import Kind
+from tilelang.ir.scales import ScaleTranspose
 from tilelang.ir.special import (
     COLLECTIVES,
     Collective,
@@ -58,6 +59,7 @@ _TOGETHER = (
     Reduce,
     ReducerInit,
     ReducerFinalize,
+    ScaleTranspose,
     Scan,
     TestElements,
     Transpose,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from tilelang.errors import Diagnostic
 from tilelang.ir import sync
+from tilelang.ir.scales import ScaleCopy
 from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.tile import Stmt
 from tilelang.isa.target import Capability
@@ -34,6 +35,7 @@ _NEEDS: dict[type[Stmt], tuple[Capability, str]] = {
     sync.MbarWait: (Capability.MBARRIER, "mbarrier.try_wait"),
     sync.WaitWgmma: (Capability.WGMMA, "wgmma.wait_group"),
     sync.MmaArrive: (Capability.TCGEN05, "tcgen05.commit"),
+    ScaleCopy: (Capability.TCGEN05, "tcgen05.cp"),
     GemmBlockScaled: (Capability.FP4, "a block-scaled product"),
 }
 _UNITS = {

@@ -14,6 +14,7 @@ from functools import cached_property
 from tilelang.errors import Diagnostic, Loc, TileError
 from tilelang.ir.ascend import Transfer
 from tilelang.ir.expr import AddressOf, Buffer, Expr, Var, int_value
+from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy, ScaleTranspose
 from tilelang.ir.special import (
     Collective,
     GemmBlockScaled,
@@ -293,6 +294,8 @@ _NAMES: dict[type[Stmt], str] = {
     MbarWait: "mbarrier_wait_parity",
     MbarExpectTx: "mbarrier_expect_tx",
     MmaArrive: "tcgen05_mma_arrive",
+    ScaleCopy: "tcgen05_cp_warpx4",
+    ScaleTranspose: "tcgen05_sf_warp_transpose",
     CpAsyncArrive: "cp_async_barrier_noinc",
     RngInit: "rng_init",
     RngNext: "rng_rand",
@@ -311,7 +314,7 @@ def op_name(stmt: Stmt) -> str:
         case Collective():
             name = stmt.fn
         case AsyncGemm():
-            name = f"{stmt.unit.value}_gemm"
+            name = f"{stmt.unit.value}_gemm" + "_blockscaled" * isinstance(stmt, AsyncScaledGemm)
         case TestElements():
             name = f"{stmt.quantifier.value}_of"
         case ClusterBarrier():

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tilelang.errors import Diagnostic
 from tilelang.ir.expr import Buffer, Region
 from tilelang.ir.node import Effect
+from tilelang.ir.scales import ScaleCopy
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
 from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.tile import Alloc, Atomic, Fill, Free, Gemm, Launch, Stmt, Store
@@ -80,6 +81,8 @@ def _by_tile(touch: Touch, memory: Memory) -> bool:
     stmt = touch.site.stmt
     if isinstance(stmt, Atomic) and memory is _M.L0C and not touch.writes:
         return True  # a tile that is added to global memory on its way out
+    if memory is _M.TMEM and isinstance(stmt, ScaleCopy):
+        return True
     return not touch.effect or isinstance(stmt, (*COPIES, Fill, *PRODUCTS))
 
 
