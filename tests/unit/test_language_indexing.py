@@ -344,6 +344,32 @@ def test_a_vector_as_an_index_names_an_element_for_each_lane(target):
     np.testing.assert_array_equal(b, want)
 
 
+@pytest.mark.parametrize("target", ["cpu", "emulate", "simulate:sm_90a"])
+def test_a_lane_of_an_index_that_turns_out_negative_counts_from_the_end(target):
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((n,), "float32"), B: T.Tensor((4, 4), "float32"), C: T.Tensor((127,), "int32")
+    ):
+        with T.Kernel(1, threads=1):
+            for t in T.serial(4):
+                B[t, T.Ramp(0, 1, 4)] = A[T.Ramp(t - 2, 1, 4)]
+                C[T.Ramp(t * 3 - 5, -1, 2)] = t + 1
+
+    a, b, c = (
+        np.arange(100, dtype=np.float32),
+        np.zeros((4, 4), np.float32),
+        np.zeros(127, np.int32),
+    )
+    tilelang.compile(main, target=target)(a, b, c)
+    np.testing.assert_array_equal(b, a[np.arange(4)[:, None] - 2 + np.arange(4)])
+    want = np.zeros(127, np.int32)
+    for t in range(4):
+        want[[t * 3 - 5, t * 3 - 6]] = t + 1
+    np.testing.assert_array_equal(c, want)
+
+
 # -- declarations ----------------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
-from tilelang import dtypes
 from tilelang.dtypes import DType
 from tilelang.errors import (
     TileError,
@@ -39,6 +38,7 @@ from tilelang.ir.expr import (
 )
 from tilelang.ir.simplify import equal, simplify
 from tilelang.ir.tile import Copy, Fill, Store, StoreVector, View
+from tilelang.language.lanes import each_lane, same_width
 from tilelang.language.shapes import (
     as_values,
     check_match,
@@ -304,7 +304,7 @@ def item(ref: BufferRef, index: Any) -> Any:
     a vector among them, the elements that its lanes name.
     """
     parts = _parts(index)
-    each = _each_lane(ref, parts)
+    each = each_lane(ref.buffer, parts)
     if each:
         loads = tuple(cast("Value", item(ref, p)).expr for p in each)
         return Value(Pack(loads, DType(ref.buffer.dtype).with_lanes(len(loads))))
@@ -322,34 +322,14 @@ def _parts(index: Any) -> tuple[Any, ...]:
     return cast("tuple[Any, ...]", index) if isinstance(index, tuple) else (index,)
 
 
-def _each_lane(ref: BufferRef, parts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """The indices of each lane where one index is a vector; none where no index is."""
-    wide = [k for k, p in enumerate(parts) if isinstance(p, Value) and p.expr.dtype.lanes > 1]
-    if not wide:
-        return []
-    if len(wide) > 1 or ref.buffer.dtype.lanes > 1:
-        raise _bad(
-            TileTypeError,
-            "dtype",
-            f"{ref.name} is indexed by a vector",
-            expected="one vector among the indices, and elements that are no vectors",
-        )
-    (at,) = wide
-    vector = parts[at].expr
-    lanes = vector.lanes if isinstance(vector, Pack) else ()
-    if len(lanes) != vector.dtype.lanes:  # not written out, or one value for all
-        lanes = tuple(Lane(vector, k) for k in range(vector.dtype.lanes))
-    return [(*parts[:at], Value(x), *parts[at + 1 :]) for x in lanes]
-
-
 def store(ref: BufferRef, index: Any, value: Any) -> None:
     """`buffer[index] = value`: one element, or a whole slice from a buffer, slice or scalar."""
     builder = build.current("a store to a buffer")
     parts = _parts(index)
-    for k, one in enumerate(_each_lane(ref, parts)):
+    for k, one in enumerate(each_lane(ref.buffer, parts)):
         wide = isinstance(value, Value) and value.expr.dtype.lanes > 1
         store(ref, one, Value(Lane(value.expr, k)) if wide else value)
-    if _each_lane(ref, parts):
+    if each_lane(ref.buffer, parts):
         return
     if not any(isinstance(p, slice) for p in parts):
         indices = _indices(ref.buffer, parts)
@@ -447,7 +427,7 @@ def _from_the_end(buffer: Buffer, axis: int, e: Expr) -> Expr:
     high = bounds(e, builder.ranges if builder else {}, wraps=False).hi
     if high is None or high >= 0:
         return e
-    return simplify(Binary(BinaryOp.ADD, *_same_width(e, buffer.shape[axis])))
+    return simplify(Binary(BinaryOp.ADD, *same_width(e, buffer.shape[axis])))
 
 
 def _outside(buffer: Buffer, axis: int, what: str, size: int | None) -> TileError:
@@ -514,7 +494,7 @@ def _axis_range(buffer: Buffer, axis: int, part: slice[Any, Any, Any]) -> tuple[
 
 def _difference(high: Expr, low: Expr) -> Expr:
     """`high - low`. Both are computed here, so an element that is read in both is one value."""
-    a, b = _same_width(high, low)
+    a, b = same_width(high, low)
     hidden = as_values(a, b)
     found = simplify(Binary(BinaryOp.SUB, hidden[0], hidden[1]))
     builder = build.current_or_none()
@@ -536,13 +516,6 @@ def _bound(buffer: Buffer, axis: int, x: Any) -> Expr:
     if low is not None and low < 0:
         raise _outside(buffer, axis, f"slice bound {int_value(e)}", int_value(buffer.shape[axis]))
     return moved
-
-
-def _same_width(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    if a.dtype == b.dtype:
-        return a, b
-    common = dtypes.promote(a.dtype, b.dtype)
-    return as_expr(a, common), as_expr(b, common)
 
 
 def check_on_chip(buffer: Buffer, axis: int, low: Expr, size: Expr) -> None:
