@@ -116,7 +116,7 @@ class Plan:
         if self.cache_input_tensors and self.inputs is not None:
             return self.inputs
         if self.supply_prog is not None:
-            self.inputs = list(self.supply_prog(profiler.kernel.params))
+            self.inputs = list(self.supply_prog(profiler.input_params()))
         else:
             self.inputs = profiler.make_inputs()
         return self.inputs

@@ -25,6 +25,7 @@ from tilelang.language.adapter import (
     wait_cross_flag,
     wait_flag,
 )
+from tilelang.language.adapter_branches import Else, If, Then
 from tilelang.language.adapter_ops import dump_tensor, gemm_v0, mma, printf, reinterpretcast
 from tilelang.language.adapter_tile import namespace as tile
 from tilelang.language.alloc import (

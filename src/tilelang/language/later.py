@@ -119,7 +119,7 @@ LATER: dict[str, Later] = {
             """
             sblock(name='', no_realize=False) sblock_attr(attrs)
             reads(*buffer_slices) writes(*buffer_slices) launch_thread(thread, extent)
-            env_thread(thread_tag, dtype='int32') If(condition) Then() Else() While(condition)
+            env_thread(thread_tag, dtype='int32') While(condition)
             decl_buffer(shape, dtype='float32', data=None, strides=None, elem_offset=None,
                 scope='global', align=0, offset_factor=0, buffer_type='', axis_separators=None)
             sblock_alloc_buffer(shape, dtype='float32', data=None, strides=None, elem_offset=None,

@@ -272,9 +272,18 @@ def min(a: Any, b: Any) -> Any:
     return _both(BinaryOp.MIN, a, b)
 
 
+class Known(int):
+    """A Python int that answers as a constant of upstream's IR does."""
+
+    @property
+    def value(self) -> int:
+        """The number."""
+        return int(self)
+
+
 def _both(op: BinaryOp, a: Any, b: Any) -> Any:
     value = binary(op, a, b)
-    return plain(value.expr) if isinstance(a, int) and isinstance(b, int) else value
+    return Known(plain(value.expr)) if isinstance(a, int) and isinstance(b, int) else value
 
 
 def clamp(dst: Any, min_val: Any, max_val: Any) -> Value:

@@ -45,13 +45,10 @@ class Profiler:
         outputs = self.kernel.out_idx
         return [p for n, p in enumerate(self.kernel.ir.params) if n not in outputs]
 
-    def make_inputs(self, sizes: Mapping[str, int] | None = None) -> list[Any]:
-        """One tensor per input. ValueError for a scalar parameter or a size that is not given."""
+    def input_params(self, sizes: Mapping[str, int] | None = None) -> list[KernelParam]:
+        """The inputs with their sizes. ValueError for a scalar or a size that is not given."""
         known = {Var(name, DType("int32")): n for name, n in (sizes or {}).items()}
-        target = self.kernel.resolved_target
-        on_device = target.mode == "native" and target.backend == "cuda"
-        supply = get_tensor_supply(self.supply_type, "cuda" if on_device else "cpu")
-        made: list[Any] = []
+        found: list[KernelParam] = []
         for p in self._inputs:
             if p.buffer is None:
                 raise error(
@@ -70,8 +67,15 @@ class Profiler:
                     help="pass dynamic_symbolic_constraints={'m': 1024}, or input_tensors=[...]",
                 )
             extents = tuple(int(n) for n in shape if n is not None)
-            made.append(supply(KernelParam(p.name, DType(p.buffer.dtype), extents)))
-        return made
+            found.append(KernelParam(p.name, DType(p.buffer.dtype), extents))
+        return found
+
+    def make_inputs(self, sizes: Mapping[str, int] | None = None) -> list[Any]:
+        """One tensor per input. ValueError for a scalar parameter or a size that is not given."""
+        target = self.kernel.resolved_target
+        on_device = target.mode == "native" and target.backend == "cuda"
+        supply = get_tensor_supply(self.supply_type, "cuda" if on_device else "cpu")
+        return [supply(p) for p in self.input_params(sizes)]
 
     def run_once(self, func: Callable[..., Any] | None = None) -> Any:
         """Call the kernel, or `func`, on made-up inputs."""
