@@ -31,6 +31,29 @@ def _on_cpu(x: Any) -> Any:
     return x
 
 
+_PRODUCTS = frozenset({"matmul", "__matmul__", "mm", "bmm", "einsum", "linear"})
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+
+
+def _summed_wide(func: Any, args: Any, given: Any) -> Any:
+    """A product of halves, summed in float32 and rounded once, as an NPU does it (and 80 times
+    faster than a CPU that sums halves); None for another call.
+    """
+    if getattr(func, "__name__", "") not in _PRODUCTS:
+        return None
+    flat = [x for a in args for x in (a if isinstance(a, (list, tuple)) else [a])]
+    dtypes = {x.dtype for x in flat if isinstance(x, torch.Tensor)}
+    if len(dtypes) != 1 or not dtypes <= _HALVES or "out" in given:
+        return None
+
+    def wide(x: Any) -> Any:
+        if isinstance(x, (list, tuple)):
+            return type(x)(map(wide, x))
+        return x.float() if isinstance(x, torch.Tensor) else x
+
+    return func(*wide(tuple(args)), **given).to(*dtypes)
+
+
 class NpuIsCpu(TorchFunctionMode):
     """Carries out every torch call that names an NPU on the CPU."""
 
@@ -39,7 +62,8 @@ class NpuIsCpu(TorchFunctionMode):
         args = _on_cpu(tuple(args))
         if func is torch.nn.functional.cross_entropy and args[1].dtype == torch.int32:
             args = (args[0], args[1].long(), *args[2:])  # an NPU takes either for a class
-        made = func(*args, **moved)
+        made = _summed_wide(func, args, moved)
+        made = func(*args, **moved) if made is None else made
         NpuGraph.note(func, args, made)
         return made
 

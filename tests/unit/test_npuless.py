@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from npuless import NpuIsCpu
 from npuless_graph import NpuGraph, computes, graph
 from npuless_operators import (
     npu_gelu_backward,
@@ -78,3 +79,19 @@ def test_a_graph_with_work_of_torch_is_not_replayed():
         NpuGraph.note(torch.add, (x, x), x + x)
     with pytest.raises(NotImplementedError, match="work of torch: add"):
         made.replay()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_products_of_halves_are_summed_in_float32_and_rounded_once(dtype):
+    a, b = torch.randn(2, 40, 1000).to(dtype), torch.randn(1000, 24).to(dtype)
+    wanted = (a.float() @ b.float()).to(dtype)
+    with NpuIsCpu():
+        found = [
+            a @ b,
+            torch.matmul(a, b),
+            torch.einsum("bij,jk->bik", a, b),
+            torch.nn.functional.linear(a, b.T),
+        ]
+        assert (a.float() @ b.float()).dtype == torch.float32
+    for each in found:
+        assert torch.equal(each, wanted)
