@@ -23,17 +23,23 @@ from tilelang.targets.ascend.machine import MACHINES, Format, Path
 
 KB = 1024
 BY_NAME = {chip.name: chip for chip in CHIPS}
-CUDA = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
+CUDA = (
+    *("sm_80", "sm_86", "sm_87", "sm_89", "sm_90a"),
+    *("sm_100a", "sm_103a", "sm_120a", "sm_121a"),
+)
 
 # Written from NVIDIA's published table, independently of the facts: shared memory per SM, per
 # block, static per block; registers per thread, block, SM; threads per block, SM; warps, blocks.
 CUDA_NUMBERS = {
     "sm_80": (167936, 166912, 49152, 255, 65536, 65536, 1024, 2048, 64, 32),
+    "sm_86": (102400, 101376, 49152, 255, 65536, 65536, 1024, 1536, 48, 16),
+    "sm_87": (167936, 166912, 49152, 255, 65536, 65536, 1024, 1536, 48, 16),
     "sm_89": (102400, 101376, 49152, 255, 65536, 65536, 1024, 1536, 48, 24),
     "sm_90a": (233472, 232448, 49152, 255, 65536, 65536, 1024, 2048, 64, 32),
     "sm_100a": (233472, 232448, 49152, 255, 65536, 65536, 1024, 2048, 64, 32),
     "sm_103a": (233472, 232448, 49152, 255, 65536, 65536, 1024, 2048, 64, 32),
     "sm_120a": (102400, 101376, 49152, 255, 65536, 65536, 1024, 1536, 48, 24),
+    "sm_121a": (102400, 101376, 49152, 255, 65536, 65536, 1024, 1536, 48, 24),
 }
 
 # UB, UB beside a SIMT function, L1, L0A, L0B, L0C; bias table, fixpipe buffer; alignment of UB, L1
@@ -188,7 +194,7 @@ def test_what_each_chip_can_do():
         capability: {chip.name for chip in CHIPS if capability in chip.capabilities}
         for capability in Capability
     }
-    since_hopper = {"sm_90a", "sm_100a", "sm_103a", "sm_120a"}
+    since_hopper = {"sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_121a"}
     assert can[Capability.COMMON_DIALECT] == {*CUDA, "cpu"}
     assert can[Capability.ASCEND_DIALECT] == {"ascend950"}
     assert can[Capability.ADAPTER_DIALECT] == {"ascend910b"}
@@ -198,8 +204,8 @@ def test_what_each_chip_can_do():
     assert can[Capability.WGMMA] == {"sm_90a"}
     assert can[Capability.TCGEN05] == {"sm_100a", "sm_103a"}
     assert can[Capability.TENSOR_MEMORY] == {"sm_100a", "sm_103a", "cpu"}
-    assert can[Capability.FP8] == {*CUDA, "ascend950"} - {"sm_80"}
-    assert can[Capability.FP4] == {"sm_100a", "sm_103a", "sm_120a", "ascend950"}
+    assert can[Capability.FP8] == {*CUDA, "ascend950"} - {"sm_80", "sm_86", "sm_87"}
+    assert can[Capability.FP4] == {"sm_100a", "sm_103a", "sm_120a", "sm_121a", "ascend950"}
     assert can[Capability.UB] == can[Capability.FIXPIPE] == {"ascend910b", "ascend950"}
     assert can[Capability.SIMT_FUNCTION] == {"ascend950"}
 
@@ -360,7 +366,7 @@ def test_rounding_gives_the_least_legal_size(asked, granule, power_of_two):
 
 KNOWN = (
     "auto, cuda, cpu, ascend, emulate, emulate:<chip>, simulate:<chip>; the chips are "
-    "sm_80, sm_89, sm_90a, sm_100a, sm_103a, sm_120a, ascend910b, ascend950"
+    f"{', '.join(CUDA)}, ascend910b, ascend950"
 )
 
 
@@ -381,7 +387,7 @@ def test_an_unknown_target_is_refused_with_the_nearest_name_and_the_list():
 def test_an_unknown_chip_is_refused_with_the_nearest_names_of_its_kind():
     assert refusal("cuda -arch=sm_10a") == (
         "error[target]: unknown chip 'sm_10a' in target 'cuda -arch=sm_10a'\n"
-        " = expected: one of sm_80, sm_89, sm_90a, sm_100a, sm_103a, sm_120a; got: 'sm_10a'\n"
+        f" = expected: one of {', '.join(CUDA)}; got: 'sm_10a'\n"
         " = help: did you mean 'sm_120a' or 'sm_103a' or 'sm_100a'?"
     )
     assert "expected: one of sm_80" in refusal("cuda:ascend950")

@@ -97,11 +97,14 @@ def _threads(per_sm: int, blocks_per_sm: int) -> ThreadLimits:
 # developer.nvidia.com/cuda-gpus, "CUDA GPU Compute Capability"; some of each, for messages.
 _PRODUCTS = {
     "sm_80": ("a100", "a30"),
+    "sm_86": ("a10", "a40", "rtx3090", "rtx3080", "rtxa6000"),
+    "sm_87": ("orin",),
     "sm_89": ("l4", "l40", "l40s", "rtx4090"),
     "sm_90a": ("h100", "h200", "gh200"),
     "sm_100a": ("b200", "gb200"),
     "sm_103a": ("b300", "gb300"),
     "sm_120a": ("rtx5090", "rtx5080"),
+    "sm_121a": ("gb10",),
 }
 
 
@@ -143,6 +146,14 @@ CHIPS: tuple[Chip, ...] = (
         threads=_threads(2048, 32),
         cores=Fact(108, "A100: NVIDIA A100 Tensor Core GPU Architecture whitepaper"),
     ),
+    _chip(
+        "sm_86",
+        "Ampere, GeForce and RTX",
+        _AMPERE,
+        shared_per_sm_kb=100,
+        threads=_threads(1536, 16),
+    ),
+    _chip("sm_87", "Ampere, Jetson", _AMPERE, shared_per_sm_kb=164, threads=_threads(1536, 16)),
     _chip("sm_89", "Ada", _ADA, shared_per_sm_kb=100, threads=_threads(1536, 24)),
     _chip(
         "sm_90a",
@@ -169,6 +180,13 @@ CHIPS: tuple[Chip, ...] = (
     _chip(
         "sm_120a",
         "Blackwell, GeForce and RTX PRO",
+        _BLACKWELL,
+        shared_per_sm_kb=100,
+        threads=_threads(1536, 24),
+    ),
+    _chip(
+        "sm_121a",
+        "Blackwell, GB10",
         _BLACKWELL,
         shared_per_sm_kb=100,
         threads=_threads(1536, 24),
