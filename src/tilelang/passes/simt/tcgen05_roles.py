@@ -18,7 +18,7 @@ from tilelang.ir.node import Node
 from tilelang.ir.sync import AsyncGemm, AsyncUnit
 from tilelang.ir.tile import Alloc, Block, Gemm, If, Let, Stmt, Store
 from tilelang.passes.build import compare, map_statements, plus
-from tilelang.passes.issue import Issue
+from tilelang.passes.issue import DONE, Issue
 from tilelang.passes.simt.launch import WARP, Threads
 from tilelang.passes.simt.tcgen05 import issued_product
 from tilelang.scopes import Memory
@@ -59,14 +59,17 @@ class Issuer:
         commit = Issue("tcgen05.commit", (_one(self.done),), (), loc=stmt.loc)
         return (commit, *_next(self.theirs))
 
-    def wait(self, t: Threads, stmt: Stmt) -> Block:
-        """In the place of the loop, by the threads that wait."""
+    def wait(self, t: Threads, stmt: Stmt, tiles: tuple[Region, ...]) -> Block:
+        """In the place of the loop, by the threads that wait. They do not use `tiles` themselves,
+        but keep nothing else in their place until here.
+        """
         lane = Binary(BinaryOp.FLOORMOD, t.index, const(WARP))
         arrive = Issue("mbarrier.arrive", (_one(self.ready),), (), loc=stmt.loc)
         return (
             Issue("bar.warp.sync", (), (), imm=(("mask", 0xFFFFFFFF),), loc=stmt.loc),
             If(compare(BinaryOp.EQ, lane, 0), (arrive,), loc=stmt.loc),
             Issue(WAIT, (), (_one(self.done), _parity(self.mine)), loc=stmt.loc),
+            Issue(DONE, (), tiles, loc=stmt.loc),
             *_next(self.mine),
         )
 

@@ -394,7 +394,8 @@ class _Specialize:
             return (map_bodies(stmt, inner),)
         loop = x.plan.loop
         if x.issuer is not None:
-            return x.issuer.wait(self.t, loop)
+            brought = tuple(t.region(const(0)) for b in x.batches for t in b.tiles)
+            return x.issuer.wait(self.t, loop, brought)
         lets, stage, parity = self.turn(x, loop.var, x.mine)
         buffers = {t.buffer.name: t.buffer for b in x.batches for t in b.tiles}
         inside: list[Stmt] = list(lets)
