@@ -56,7 +56,7 @@ PARTS = (
     Part(
         "language",
         ("language", "compat", "testing", "utils", "profiler", "autotuner", "layout"),
-        11_000,
+        11_200,
     ),
     # The reference meaning of every operation and the dynamic check of it.
     Part("emulator", ("emulator",), 11_200),

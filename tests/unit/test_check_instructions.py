@@ -45,10 +45,22 @@ def clusters():
     return kernel
 
 
+def launch_control():
+    @T.prim_func
+    def kernel(A: T.Tensor((2,), "int32")):
+        with T.Kernel(2, threads=32) as b:
+            answer, bar = T.alloc_shared((4,), "uint32"), T.alloc_barrier(1)
+            T.clc_try_cancel(answer, bar)
+            A[b] = T.clc_is_canceled(answer)
+
+    return kernel
+
+
 RUNS = {
     wgmma: {"sm_90a"},
     cp_async: {chip.name for chip in CHIPS if chip.backend == "cuda"},
     clusters: {"sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_121a"},
+    launch_control: {"sm_100a", "sm_103a", "sm_120a", "sm_121a"},
 }
 NAMES = sorted(RUNS[cp_async])
 

@@ -52,6 +52,16 @@ def rows_from_anywhere(A: T.Tensor((64, 64), "float16")):
 
 
 @T.prim_func
+def clusters_that_have_not_begun(A: F64):
+    with T.Kernel(2, threads=32):
+        answer, bar = T.alloc_shared((4,), "uint32"), T.alloc_barrier(32)
+        T.clc_try_cancel(answer, bar)
+        T.mbarrier_arrive_expect_tx(bar, 16)
+        T.mbarrier_wait_parity(bar, 0)
+        A[T.clc_get_first_ctaid_x(answer)] = 1
+
+
+@T.prim_func
 def rows_to_anywhere(A: T.Tensor((64, 64), "float16")):
     with T.Kernel(1, threads=32):
         s = T.alloc_shared((4, 64), "float16")
@@ -220,6 +230,7 @@ KERNELS = {
     cluster_barrier: "T.cluster_sync cannot run",
     copy_between_blocks: "T.copy_cluster cannot run",
     multicast: "T.tma_copy cannot run",
+    clusters_that_have_not_begun: "T.clc_try_cancel cannot run",
     rows_from_anywhere: "T.tma_gather4 cannot run",
     rows_to_anywhere: "T.tma_scatter4 cannot run",
     arrival_in_another_block: "T.mbarrier_arrive cannot run",

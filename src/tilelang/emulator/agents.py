@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ from tilelang.emulator.inflight import LaneOp, Op, Point, Share, Threads
 from tilelang.emulator.lane_copies import LaneCopy
 from tilelang.emulator.storage import Array, Mask, Tile
 from tilelang.errors import Loc, error
+from tilelang.ir.sync import RESPONSE
 
 Steps = Generator[Wait, None, None]
 Copy = Callable[[Tile, Tile], None]
@@ -527,6 +529,22 @@ class Agent:
 
         op = Op(run, loc, "T.tma_gather4", reads=parts, writes=into)
         self._load(op, self.bar(bars, index, loc), size_of(dst), self.block)
+
+    def try_cancel(
+        self, into: Tile, bar: tuple[list[Mbarrier], int, str], everyone: str, loc: Loc | None
+    ) -> None:
+        """A request for a cluster that has not begun, answered on a barrier; `bar` is as in `load`.
+        All blocks get the answer where the buffer of `into` is named.
+        """
+        cluster, found = self.block.cluster, self.block.grid.cancel()
+        words = np.array([*(found or (0, 0, 0)), found is not None], into.array.dtype)
+        for rank in sorted(cluster.blocks) if everyone else (self.block.rank,):
+            block = cluster.blocks[rank]
+            there = self.peer(block, everyone, into) if everyone else into
+            bars = self.remote(bar[2], bar[0], rank, loc)
+            answer = partial(storage.write, there, words)
+            op = Op(answer, loc, "T.clc_try_cancel", writes=(there,))
+            self._load(op, self.bar(bars, bar[1], loc), RESPONSE, block)
 
     def scatter(
         self, src: Tile, dst: Tile, rows: tuple[int, ...], lane: int, loc: Loc | None

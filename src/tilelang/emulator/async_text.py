@@ -19,9 +19,9 @@ from tilelang.emulator.values import Val, tuple_text
 from tilelang.emulator.waits import loc_text, ways_of, what
 from tilelang.errors import error
 from tilelang.ir import sync
-from tilelang.ir.expr import Region, int_value
+from tilelang.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Load, Region, int_value
 from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy
-from tilelang.ir.tile import Alloc, Copy, Gemm, Stmt, SyncThreads
+from tilelang.ir.tile import Alloc, Copy, Gemm, Let, Stmt, SyncThreads
 from tilelang.scopes import Memory, memory_of
 
 # -- barriers --------------------------------------------------------------------------------------
@@ -200,6 +200,23 @@ def _scatter(u: Unit, stmt: sync.TmaScatter4) -> None:
     with _led(u, stmt, stmt.src, stmt.dst) as (lane, (src, dst)):
         rows = _rows_text(u, stmt, lane)
         u.w.line(f"agent.scatter({src}, {dst}, {rows}, {lane}, {loc_text(u, stmt)})")
+
+
+def _try_cancel(u: Unit, stmt: sync.ClcTryCancel) -> None:
+    with _led(u, stmt, stmt.response, scope=1) as (lane, (into,)):
+        bar = _bar_of(u, stmt.barrier, lane, stmt.barrier.buffer.name)
+        everyone = u.lanes.root(stmt.response.buffer.name) if stmt.multicast else ""
+        u.w.line(f"agent.try_cancel({into}, {bar}, {everyone!r}, {loc_text(u, stmt)})")
+
+
+def told(stmt: sync.ClcQuery) -> Let:
+    """What an answer says, as a load of the word that `Agent.try_cancel` wrote."""
+    buffer, (*outer, first) = stmt.response.buffer, stmt.response.mins
+    at = Binary(BinaryOp.ADD, first, Const(sync.CLC_PARTS[stmt.part][1], first.dtype))
+    word: Expr = Load(buffer, (*outer, at), loc=stmt.loc)
+    if word.dtype != stmt.result.type:
+        word = Cast(word, stmt.result.type)
+    return Let(stmt.result, word, loc=stmt.loc)
 
 
 def _copy_cluster(u: Unit, stmt: sync.CopyCluster) -> None:
@@ -433,6 +450,7 @@ STATEMENTS: dict[type[Stmt], Callable[[Unit, Any], None]] = {
     sync.TmaScatter4: _scatter,
     sync.TmaStoreArrive: _store_arrive,
     sync.TmaStoreWait: _store_wait,
+    sync.ClcTryCancel: _try_cancel,
     sync.CopyCluster: _copy_cluster,
     sync.AsyncGemm: _async_gemm,
     sync.WaitWgmma: _wait_wgmma,

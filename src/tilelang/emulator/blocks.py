@@ -8,8 +8,10 @@ and of the grid share.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,9 +124,16 @@ class Grid:
 
     blocks: int
     threads: int
+    together: bool = False
     barrier: Meeting = field(default_factory=lambda: Meeting("T.sync_grid"))
     missing: int = 0
     """Threads that have ended in blocks that have others."""
+    pending: deque[Index] = field(default_factory=deque[Index])
+    """The first blocks, x first, of clusters that have not begun."""
+
+    def cancel(self) -> Index | None:
+        """Take the next cluster away; where blocks run `together` all have begun."""
+        return None if self.together or not self.pending else self.pending.popleft()
 
     def needed(self) -> int:
         """How many threads complete the barrier."""
@@ -246,12 +255,13 @@ def twin(tile: Tile, own: Array, other: Array) -> Tile:
 def blocks_of(grid: Index, crew: Crew) -> Iterator[list[BlockState]]:
     """The blocks of a launch, cluster by cluster, x fastest."""
     sizes, dims = (*grid, 1, 1)[:3], (*crew.cluster, 1, 1, 1)[:3]
-    all_blocks = Grid(math.prod(sizes), crew.count)
-    clusters = [-(-n // d) for n, d in zip(sizes, dims, strict=True)]
-    for cz, cy, cx in np.ndindex(clusters[2], clusters[1], clusters[0]):
-        cluster = Cluster()
+    all_blocks = Grid(math.prod(sizes), crew.count, crew.all_at_once)
+    firsts = (range(0, n, d) for n, d in zip(sizes, dims, strict=True))
+    all_blocks.pending.extend(at[::-1] for at in product(*reversed(list(firsts))))
+    while all_blocks.pending:
+        cluster, first = Cluster(), all_blocks.pending.popleft()
         for z, y, x in np.ndindex(dims[2], dims[1], dims[0]):
-            at = (cx * dims[0] + x, cy * dims[1] + y, cz * dims[2] + z)
+            at = (first[0] + x, first[1] + y, first[2] + z)
             if all(i < n for i, n in zip(at, sizes, strict=True)):
                 rank = x + dims[0] * (y + dims[1] * z)
                 number = at[0] + sizes[0] * (at[1] + sizes[1] * at[2])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region, Var
 from tilelang.ir.node import Effect, Node
 from tilelang.ir.special import Collective, RngNext, TestElements
-from tilelang.ir.sync import WarpSpecialize
+from tilelang.ir.sync import ClcQuery, WarpSpecialize
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
@@ -203,6 +203,8 @@ class Lanes:
             case Store() | StoreVector() | TileOp():
                 self._write(stmt, apart)
             case RngNext() | Collective():
+                self.names.add(stmt.result.name)
+            case ClcQuery() if self.varies(stmt.response):
                 self.names.add(stmt.result.name)
             case _:
                 pass

@@ -354,7 +354,7 @@ class Order:
         number = op.number
         agent = self._ops[number][1]
         with self._acting(op, agent, by):
-            if op.adds or isinstance(reads[0], Elements):
+            if op.adds or not reads or isinstance(reads[0], Elements):
                 for place in reads:
                     self.access(self._touch(place), write=False)
                 for place in writes:
@@ -486,6 +486,7 @@ _WAITS = {
     "T.tcgen05_gemm_blockscaled": "T.mbarrier_wait_parity on its mbar",
     "T.tma_copy": "T.mbarrier_wait_parity on its barrier",
     "T.tma_gather4": "T.mbarrier_wait_parity on its barrier",
+    "T.clc_try_cancel": "T.mbarrier_wait_parity on its barrier",
     "T.copy_cluster": "T.mbarrier_wait_parity on its remote_barrier",
 }
 """What waits for each asynchronous operation."""

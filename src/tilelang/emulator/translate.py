@@ -42,6 +42,7 @@ from tilelang.emulator.writer import Writer
 from tilelang.errors import error
 from tilelang.ir.expr import AddressOf, Buffer, Const, Load, LoadVector, Region, Var, int_value
 from tilelang.ir.special import Collective
+from tilelang.ir.sync import ClcQuery
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
@@ -209,10 +210,15 @@ def _store(u: Unit, stmt: Store) -> None:
     access.store(u, stmt, scalars.convert(u, u.expr(stmt.value), stmt.buffer.dtype))
 
 
+def _query(u: Unit, stmt: ClcQuery) -> None:
+    _let(u, async_text.told(stmt))
+
+
 _STATEMENTS: dict[type[Stmt], Callable[[Unit, Any], None]] = {
     **special.STATEMENTS,
     **async_text.STATEMENTS,
     Collective: warps.collective,
+    ClcQuery: _query,
 }
 
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from tilelang.ir.expr import Expr, Region
-from tilelang.ir.node import Effect, attr, body, operand
+from tilelang.ir.expr import Expr, Region, Var
+from tilelang.ir.node import Effect, attr, binds, body, operand
 from tilelang.ir.tile import Block, Stmt, TileOp
 
 WARP, GROUP = 32, 128
 """The threads of a warp, and of a warp group."""
+
+RESPONSE = 16
+"""The bytes of the answer to a `ClcTryCancel`."""
 
 _BARRIER = Effect.UPDATE | Effect.ATOMIC
 
@@ -234,6 +237,41 @@ class CpAsyncArrive(Stmt):
     """
 
     barrier: Region = operand(effect=_BARRIER)
+
+
+class ClcTryCancel(Stmt):
+    """Each thread that gets here asks for a cluster of the launch that has not begun (PTX
+    `clusterlaunchcontrol.try_cancel`).
+
+    The answer is the `RESPONSE` bytes of `response`, complete on `barrier`: where the first block
+    of that cluster, which then never begins, would have been, or that there is none. With
+    `multicast` every block of the cluster gets it, at the same place and on its own barrier.
+    """
+
+    response: Region = operand(effect=Effect.WRITE | Effect.ASYNC)
+    barrier: Region = operand(effect=_BARRIER)
+    multicast: bool = attr(default=False)
+
+
+class ClcQuery(Stmt):
+    """Binds what an answer to a `ClcTryCancel` says (PTX `clusterlaunchcontrol.query_cancel`): 1 if
+    it names a cluster, or one index of the first block of that cluster, 0 if there is none.
+    """
+
+    result: Var = binds()
+    response: Region = operand(effect=Effect.READ)
+    part: str = attr()
+
+
+CLC_PARTS: dict[str, tuple[str, int]] = {
+    "is_canceled": ("int32", 3),
+    "first_ctaid_x": ("uint32", 0),
+    "first_ctaid_y": ("uint32", 1),
+    "first_ctaid_z": ("uint32", 2),
+}
+"""What a `ClcQuery` may ask for: the type, and which word of an answer says it where nothing but
+this program decodes answers. All words are zero where no cluster is named.
+"""
 
 
 class WarpSpecialize(Stmt):

@@ -292,6 +292,19 @@ def _reducer_update(s: special.ReducerUpdate) -> Faults:
     yield from _agree(f"what {s.reducer.name} is updated with", s.value.dtype, s.reducer.type)
 
 
+def _answer(s: sync.ClcTryCancel | sync.ClcQuery) -> Faults:
+    r = s.response
+    words = math.prod(int_value(n) or 0 for n in r.extents)
+    if r.dtype.bits != 32 or r.dtype.lanes != 1 or words * 4 != sync.RESPONSE:
+        yield f"the answer in {r.buffer.name} is not {sync.RESPONSE} bytes of 32-bit words"
+    if isinstance(s, sync.ClcQuery):
+        known = sync.CLC_PARTS.get(s.part)
+        if known is None:
+            yield f"an answer has no {s.part!r}"
+        else:
+            yield from _agree(f"the {s.part} of an answer", s.result.type, DType(known[0]))
+
+
 _STATEMENTS: dict[type[Stmt], Callable[..., Faults]] = {
     tile.Let: _let,
     tile.Store: _store,
@@ -307,6 +320,8 @@ _STATEMENTS: dict[type[Stmt], Callable[..., Faults]] = {
     tile.Alloc: _alloc,
     tile.View: _view,
     special.Collective: _collective,
+    sync.ClcTryCancel: _answer,
+    sync.ClcQuery: _answer,
     special.ReducerUpdate: _reducer_update,
 }
 

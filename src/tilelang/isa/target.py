@@ -33,6 +33,7 @@ class Capability(enum.Enum):
     CLUSTER = "clusters of thread blocks"
     TMA = "cp.async.bulk.tensor: tensor copies by the Tensor Memory Accelerator"
     TMA_ROWS = "tile::gather4 and tile::scatter4: tensor copies of four rows that lie anywhere"
+    LAUNCH_CONTROL = "clusterlaunchcontrol: blocks that take over clusters not yet launched"
     SETMAXNREG = "setmaxnreg: registers moved between warpgroups"
     WGMMA = "wgmma: warpgroup matrix products"
     TCGEN05 = "tcgen05: matrix products into Tensor Memory"

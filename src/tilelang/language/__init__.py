@@ -120,6 +120,12 @@ from tilelang.language.buffers import (
 from tilelang.language.clusters import (
     ClusterKernel,
     block_rank_in_cluster,
+    clc_get_first_ctaid_x,
+    clc_get_first_ctaid_y,
+    clc_get_first_ctaid_z,
+    clc_is_canceled,
+    clc_try_cancel,
+    clc_try_cancel_multicast,
     cluster_arrive,
     cluster_arrive_relaxed,
     cluster_sync,

@@ -79,9 +79,6 @@ LATER: dict[str, Later] = {
                 entry_name='main_kernel', cluster_dims=None, prelude=None)
             call_intrin(dtype, func_name, *args, annotations=None, span=None)
             call_pure_extern(dtype, func_name, *args, span=None)
-            clc_get_first_ctaid_x(result) clc_get_first_ctaid_y(result)
-            clc_get_first_ctaid_z(result) clc_is_canceled(result)
-            clc_try_cancel(result, mbarrier) clc_try_cancel_multicast(result, mbarrier)
             create_tma_descriptor(*args) increase_descriptor_offset(descriptor, offset)
             initialize_tcgen05_descriptor(descriptor, start_address, leading_byte_offset,
                 stride_byte_offset, base_offset=0, leading_is_absolute=False, swizzle_mode=0)

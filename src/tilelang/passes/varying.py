@@ -13,6 +13,7 @@ from copy import copy
 from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region, Var
 from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.special import Collective, RngNext, TestElements
+from tilelang.ir.sync import ClcQuery
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
@@ -125,8 +126,8 @@ class Varying:
                     self._mark(stmt.buffer)
             case RngNext() | Collective():
                 self._name(stmt.result, not parallel)
-            case TestElements():
-                self._name(stmt.result, self.node(stmt.src))
+            case TestElements(src=read) | ClcQuery(response=read):
+                self._name(stmt.result, self.node(read))
             case _:
                 self._write(stmt, apart, parallel)
         for inner in blocks(stmt):

@@ -27,7 +27,7 @@ from tilelang.ir.special import (
     RngNext,
     TestElements,
 )
-from tilelang.ir.sync import WARP, AsyncGemm, AsyncUnit, WarpSpecialize
+from tilelang.ir.sync import WARP, AsyncGemm, AsyncUnit, ClcQuery, WarpSpecialize
 from tilelang.ir.text import print_expr
 from tilelang.ir.tile import (
     Atomic,
@@ -206,7 +206,9 @@ class _Team:
         stmt = site.stmt
         if isinstance(stmt, Let) and self.differs(stmt.value):
             self.names.add(stmt.var)
-        elif isinstance(stmt, (Collective, RngNext)):
+        elif isinstance(stmt, (Collective, RngNext)) or (
+            isinstance(stmt, ClcQuery) and any(map(self.differs, stmt.response.mins))
+        ):
             self.names.add(stmt.result)
         elif isinstance(stmt, Atomic) and stmt.previous is not None:
             self.names.add(stmt.previous)

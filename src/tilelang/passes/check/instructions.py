@@ -36,6 +36,8 @@ _NEEDS: dict[type[Stmt], tuple[Capability, str]] = {
     sync.WaitWgmma: (Capability.WGMMA, "wgmma.wait_group"),
     sync.MmaArrive: (Capability.TCGEN05, "tcgen05.commit"),
     ScaleCopy: (Capability.TCGEN05, "tcgen05.cp"),
+    sync.ClcTryCancel: (Capability.LAUNCH_CONTROL, "clusterlaunchcontrol.try_cancel"),
+    sync.ClcQuery: (Capability.LAUNCH_CONTROL, "clusterlaunchcontrol.query_cancel"),
     GemmBlockScaled: (Capability.FP4, "a block-scaled product"),
 }
 _UNITS = {

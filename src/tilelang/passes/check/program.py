@@ -28,6 +28,8 @@ from tilelang.ir.special import (
 from tilelang.ir.sync import (
     AsyncCopy,
     AsyncGemm,
+    ClcQuery,
+    ClcTryCancel,
     ClusterBarrier,
     CopyCluster,
     CpAsyncArrive,
@@ -317,6 +319,10 @@ def op_name(stmt: Stmt) -> str:
             name = f"{stmt.unit.value}_gemm" + "_blockscaled" * isinstance(stmt, AsyncScaledGemm)
         case TestElements():
             name = f"{stmt.quantifier.value}_of"
+        case ClcTryCancel(multicast=True):
+            name = "clc_try_cancel_multicast"
+        case ClcQuery():
+            name = f"clc_{'get_' * (stmt.part != 'is_canceled')}{stmt.part}"
         case ClusterBarrier():
             name = f"cluster_{stmt.step.value.replace('.', '_')}"
         case _:

@@ -23,6 +23,8 @@ from tilelang.ir.expr import (
     Buffer,
     Const,
     Expr,
+    Load,
+    LoadVector,
     Region,
     Unary,
     UnaryOp,
@@ -36,6 +38,8 @@ from tilelang.ir.sync import (
     AsyncCopy,
     AsyncGemm,
     AsyncUnit,
+    ClcQuery,
+    ClcTryCancel,
     ClusterBarrier,
     CopyCluster,
     CpAsyncArrive,
@@ -46,6 +50,7 @@ from tilelang.ir.sync import (
     MbarWait,
     MmaArrive,
     SyncGrid,
+    SyncWarp,
     TmaCopy,
     TmaGather4,
     TmaScatter4,
@@ -67,6 +72,8 @@ from tilelang.ir.tile import (
     Let,
     Parallel,
     Stmt,
+    Store,
+    StoreVector,
     SyncThreads,
     TileOp,
     While,
@@ -75,7 +82,7 @@ from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import Names, as_type, both, map_bodies, map_statements
 from tilelang.passes.issue import Arm, Issue
 from tilelang.passes.lower_copies import is_single, view_roots
-from tilelang.passes.lower_parallel import statements
+from tilelang.passes.lower_parallel import blocks, own_nodes, statements
 from tilelang.passes.simt.clusters import Clusters, is_remote, placement_key
 from tilelang.passes.simt.conflicts import Unknown, number
 from tilelang.passes.simt.explicit_copies import U64, ExplicitCopies, bits
@@ -139,6 +146,8 @@ class _Arms:
         axes = list(zip(launch.thread_vars, threads.extents, strict=True))
         seeds = [v for v, n in axes if n > 1]
         self.varying = Varying(launch.body, seeds, threads.is_private, threads.roots)
+        self.apart: bool = False
+        self.by_hand = uses_alone(launch.body, threads)
         flat = np.arange(threads.count)
         self.values: dict[str, np.ndarray] = {}
         for v, n in axes:
@@ -178,6 +187,7 @@ class _Arms:
     def statement(self, stmt: Stmt, conditions: tuple[Expr, ...]) -> Block:
         """One statement."""
         made: Block
+        meet: Block = (SyncWarp(loc=stmt.loc),) if self.hands_on(stmt, conditions) else ()
         match stmt:
             case WarpSpecialize():
                 made = (self.specialized(stmt),)
@@ -195,9 +205,46 @@ class _Arms:
                 made = (stmt,)
             case _:
                 own = self.asynchronous(stmt)
-                made = (map_bodies(stmt, lambda b: self.block(b, conditions)),)
-                made = made if own is None else own
+                made = (self.inside(stmt, conditions),) if own is None else own
+        return (*meet, *made)
+
+    def inside(self, stmt: Stmt, conditions: tuple[Expr, ...]) -> Stmt:
+        """A statement with what is in its bodies."""
+        before = self.apart
+        if isinstance(stmt, (For, While)):
+            self.apart = before or self.differs(stmt)
+        elif isinstance(stmt, If):
+            self.apart = before or not self.are_warps((stmt.cond,))
+        made = map_bodies(stmt, lambda b: self.block(b, conditions))
+        self.apart = before
         return made
+
+    def hands_on(self, stmt: Stmt, conditions: tuple[Expr, ...]) -> bool:
+        """Whether a part of a warp arrives for all of it, after all have used shared memory by
+        themselves: they meet before, which orders what they did.
+        """
+        return (
+            isinstance(stmt, If)
+            and self.by_hand
+            and not self.apart
+            and any(isinstance(s, MbarArrive) for s in statements((stmt,)))
+            and self.are_warps(conditions)
+            and not self.are_warps((*conditions, stmt.cond))
+        )
+
+    def are_warps(self, conditions: Sequence[Expr]) -> bool:
+        """Whether conditions are known to be the same for the threads of each warp."""
+        if not any(self.varying.node(c) for c in conditions):
+            return self.part.count % WARP == 0
+        try:
+            holds = np.broadcast_to(number(both(conditions), self.values), (self.t.count,))
+        except Unknown:
+            return False
+        mine = holds[self.part.base :][: self.part.count]
+        if mine.size % WARP:
+            return False
+        rows = mine.reshape(-1, WARP)
+        return bool((rows == rows[:, :1]).all())
 
     def asynchronous(self, stmt: Stmt) -> Block | None:
         """What the author waits for, or moves between warpgroups; None for other statements."""
@@ -217,13 +264,6 @@ class _Arms:
                 made = self.copies.lower(stmt, self.part)
             case TmaGather4() | TmaScatter4():
                 made = self.copies.rows(stmt, self.part)
-            case ClusterBarrier():
-                made = self.clusters.barrier(stmt)
-            case SyncGrid():
-                made = self.clusters.grid(stmt, self.part)
-            case CopyCluster():
-                at = None if stmt.remote_barrier is None else bits(stmt.remote_barrier)
-                made = self.clusters.copy(stmt, at, self.part)
             case TmaStoreArrive() | TmaStoreWait() | Fence() | LaunchDependency():
                 made = self.issued(stmt)
             case AsyncGemm(barrier=Region() as barrier) | MmaArrive(barrier=barrier):
@@ -231,7 +271,25 @@ class _Arms:
             case Annotate(kind="registers"):
                 made = self.registers.asked(stmt, self.part)
             case _:
-                pass
+                made = self.of_cluster(stmt)
+        return made
+
+    def of_cluster(self, stmt: Stmt) -> Block | None:
+        """What blocks do together, or ask for; None for other statements."""
+        match stmt:
+            case ClusterBarrier():
+                made = self.clusters.barrier(stmt)
+            case ClcTryCancel():
+                made = self.clusters.try_cancel(stmt, bits(stmt.barrier))
+            case ClcQuery():
+                made = self.clusters.query(stmt)
+            case SyncGrid():
+                made = self.clusters.grid(stmt, self.part)
+            case CopyCluster():
+                at = None if stmt.remote_barrier is None else bits(stmt.remote_barrier)
+                made = self.clusters.copy(stmt, at, self.part)
+            case _:
+                made = None
         return made
 
     def differs(self, stmt: For | While) -> bool:
@@ -427,6 +485,17 @@ def _conjuncts(e: Expr) -> Iterator[Expr]:
         yield from _conjuncts(e.b)
     else:
         yield e
+
+
+def uses_alone(body: Block, t: Threads) -> bool:
+    """Whether threads use elements of shared memory each for itself."""
+    return any(
+        isinstance(n, (Load, LoadVector, Store, StoreVector))
+        and t.memory(n.buffer) is Memory.SHARED
+        for s in body
+        if not isinstance(s, (TileOp, Parallel))
+        for n in (s, *own_nodes(s))
+    ) or any(uses_alone(b, t) for s in body if not isinstance(s, Parallel) for b in blocks(s))
 
 
 def _is_issued(stmt: Stmt) -> bool:

@@ -30,6 +30,8 @@ from tilelang.ir.expr import (
 from tilelang.ir.special import MakeTensor
 from tilelang.ir.sync import (
     AsyncGemm,
+    ClcQuery,
+    ClcTryCancel,
     ClusterBarrier,
     ClusterStep,
     CopyCluster,
@@ -50,7 +52,7 @@ from tilelang.ir.tile import (
     SyncThreads,
 )
 from tilelang.passes.build import as_type, compare, plus, static_extents, times, whole
-from tilelang.passes.issue import PLACEMENT, Issue
+from tilelang.passes.issue import FED, PLACEMENT, Issue
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import Threads, refused, static_shape
 from tilelang.passes.simt.tensor_copies import tile_placement
@@ -94,6 +96,7 @@ class Clusters:
             and any(isinstance(n, Var) and n.name in blocks for n in s.start.walk())
         }
         self.placed: dict[str, Buffer] = {}
+        self.answers: dict[str, Buffer] = {}
         self.counter: Buffer | None = None
 
     @property
@@ -133,9 +136,11 @@ class Clusters:
         return tuple(Issue(row, (), (), loc=loc) for row in _STEPS[step])
 
     def before(self) -> Iterator[Stmt]:
-        """How tiles lie that bytes are copied into as they are."""
+        """How tiles lie that bytes are copied into as they are, and what the async proxy writes."""
         for buffer in self.placed.values():
             yield from _lies(buffer)
+        if self.answers:
+            yield Annotate(FED, buffers=tuple(self.answers.values()))
 
     def after(self) -> Block:
         """A block stays while others may reach it."""
@@ -164,6 +169,18 @@ class Clusters:
             return Issue("mbarrier.arrive.cluster", (at,), (cta,), loc=stmt.loc)
         ins = (as_type(stmt.tx_bytes, I32), cta)
         return Issue("mbarrier.arrive.expect_tx.cluster", (at,), ins, loc=stmt.loc)
+
+    def try_cancel(self, stmt: ClcTryCancel, at: Region) -> Block:
+        """A request for a cluster that has not begun; `at` is the mbarrier of the answer."""
+        self.reached |= stmt.multicast and not self.alone
+        self.answers[stmt.response.buffer.name] = stmt.response.buffer
+        row = f"clusterlaunchcontrol.try_cancel{'.multicast' * stmt.multicast}"
+        return (Issue(row, (stmt.response, at), (), loc=stmt.loc),)
+
+    def query(self, stmt: ClcQuery) -> Block:
+        """What an answer says, by each thread that gets here."""
+        row = f"clusterlaunchcontrol.query_cancel.{stmt.part}"
+        return (Issue(row, (), (stmt.response,), results=(stmt.result,), loc=stmt.loc),)
 
     # Copies --------------------------------------------------------------------------------------
 

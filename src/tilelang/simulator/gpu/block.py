@@ -53,10 +53,19 @@ class Machine:
     checked: bool = True
     sums: Sums = exact
     grid: Grid = field(default_factory=Grid)
+    pending: list[list[tuple[int, ...]]] = field(default_factory=list[list[tuple[int, ...]]])
+    """The places of the blocks of clusters that have not begun."""
     printed: list[str] = field(default_factory=list[str])
     edges: dict[tuple[int, int], Edge] = field(default_factory=dict[tuple[int, int], Edge])
     told: dict[int, dict[int, int]] = field(default_factory=dict[int, dict[int, int]])
     """The order of atomic accesses to a memory: within a team, and between teams."""
+
+    def cancel(self) -> tuple[int, ...] | None:
+        """Take a cluster that has not begun away, where the schedule leaves one: the place of its
+        first block.
+        """
+        chosen = self.scheduler.left_over(len(self.pending))
+        return None if chosen is None else self.pending.pop(chosen)[0]
 
     def say(self, line: str) -> None:
         """A line that a thread prints."""

@@ -16,15 +16,18 @@ from typing import Any
 import numpy as np
 
 from tilelang.errors import InternalError, Loc, TileError
-from tilelang.ir.thread import Elem, Instr, Kernel, Slot, Space
-from tilelang.ir.tile import While
+from tilelang.ir.expr import Var
+from tilelang.ir.node import Node
+from tilelang.ir.thread import Array, Elem, Instr, Kernel, Slot, Space, TensorMap, Write
+from tilelang.ir.tile import Block as Body
+from tilelang.ir.tile import Break, If, Let, ThreadReturn, While
 from tilelang.isa.instr import Rows
 from tilelang.simulator.gpu.block import Block, Cluster, Machine
 from tilelang.simulator.gpu.group import Group
 from tilelang.simulator.gpu.partition import partition
 from tilelang.simulator.gpu.rows.registry import ENDS
 from tilelang.simulator.gpu.rows.sync import is_complete
-from tilelang.simulator.gpu.translate import Translated, statements, translate
+from tilelang.simulator.gpu.translate import Translated, bodies, statements, translate
 from tilelang.simulator.machine import Wait
 
 LARGEST_SHARED = 256 * 1024
@@ -51,11 +54,55 @@ def _waits_for_blocks(kernel: Kernel) -> bool:
     for stmt in statements(kernel.body):
         if isinstance(stmt, Instr) and stmt.row == "grid.sync":
             return True
-        if isinstance(stmt, While) and any(
-            isinstance(n, (Elem, Slot)) and n.array.space is Space.GLOBAL for n in stmt.walk()
-        ):
+        if isinstance(stmt, While) and _ends_by_memory(stmt):
             return True
     return False
+
+
+def _ends_by_memory(loop: While) -> bool:
+    """Whether the end of a loop depends on what it reads from global memory."""
+    known, before, ends = set[str](), -1, False
+    while before != len(known):
+        before = len(known)
+        ends = _from_memory(loop.body, known, under=False)
+    return ends or _is_from_memory(loop.cond, known)
+
+
+def _from_memory(body: Body, known: set[str], *, under: bool) -> bool:
+    """Adds the names whose values come from global memory, or are given `under` a condition that
+    does; whether a loop is left under one.
+    """
+    ends = False
+    for stmt in body:
+        here = under
+        match stmt:
+            case Let() if _is_from_memory(stmt.value, known):
+                known.add(stmt.var.name)
+            case Write() if under or _is_from_memory(stmt.value, known):
+                known.add(stmt.array.name)
+            case Instr() if under or any(
+                _is_from_memory(n, known) for n in (*stmt.outs, *stmt.ins)
+            ):
+                known.update(v.name for v in stmt.results)
+                known.update(s.array.name for s in stmt.outs)
+            case If():
+                here = under or _is_from_memory(stmt.cond, known)
+            case Break() | ThreadReturn():
+                ends = ends or under
+            case _:
+                pass
+        for inner in bodies(stmt):
+            ends = _from_memory(inner, known, under=here) or ends
+    return ends
+
+
+def _is_from_memory(value: Node, known: set[str]) -> bool:
+    return any(
+        isinstance(n, TensorMap)
+        or (isinstance(n, (Elem, Slot)) and n.array.space is Space.GLOBAL)
+        or (isinstance(n, (Var, Array)) and n.name in known)
+        for n in value.walk()
+    )
 
 
 def launch(
@@ -68,7 +115,9 @@ def launch(
     warps = -(-math.prod(kernel.block) // 32)
     machine.grid.warps = warps * math.prod(grid)
     waiting: list[Cluster] = []
-    for places in _clusters(grid, kernel.cluster):
+    machine.pending = list(_clusters(grid, kernel.cluster))
+    while machine.pending:
+        places = machine.pending.pop(0)
         cluster = Cluster(machine, places)
         for place in places:
             Block(cluster, place, kernel.block, kernel.shared)

@@ -17,6 +17,10 @@ SPINS = 20_000
 """Rounds of loops that look at memory, with no change of it, until that is a deadlock."""
 
 
+_TAKEN = 0.2
+"""How often, in random order, nothing of a queue is left."""
+
+
 class Mode(enum.Enum):
     """What a schedule does with asynchronous work, and with agents that could go on.
 
@@ -122,6 +126,17 @@ class Scheduler:
     def happened(self) -> None:
         """Something has changed that a spinning agent may look for."""
         self.version += 1
+
+    def left_over(self, count: int) -> int | None:
+        """Which of `count` things in a queue others have not taken before: the first, or none where
+        everything happens early; in random order any, or none.
+        """
+        mode = self.schedule.mode
+        if not count or mode is Mode.EARLY:
+            return None
+        if mode is not Mode.RANDOM:
+            return 0
+        return None if self._random.random() < _TAKEN else self._random.randrange(count)
 
     def run(self) -> None:
         """Run until all agents have ended. DeadlockError where none can go on."""

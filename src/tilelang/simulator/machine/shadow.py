@@ -29,7 +29,8 @@ _FENCE = "a fence between the two makes what was written visible to the other pa
 class Who:
     """Who makes an access: `actors` of a team (one, or one for each address), by which path, at
     which site of the report. Atomic accesses are not in conflict with each other. `epoch` is that
-    of an operation whose actors have begun others since.
+    of an operation whose actors have begun others since. What `fenced` overwrites must have been
+    read where its path sees it.
     """
 
     team: Team
@@ -38,6 +39,7 @@ class Who:
     path: int = 0
     atomic: bool = False
     epoch: int | None = None
+    fenced: bool = False
 
     def stamps(self, actors: Actors | int) -> Any:
         """The stamps of this access."""
@@ -228,6 +230,9 @@ class Shadow:
                 if bad.any():
                     sites = reads.sites[group, at]
                     self._report("race", "overwrites", who, _Bad(at, bad, actors, stamps, sites))
+                elif who.fenced and (bad := who.team.unordered(actors, stamps, who.path)).any():
+                    sites = reads.sites[group, at]
+                    self._report("proxy", "overwrites", who, _Bad(at, bad, actors, stamps, sites))
                 reads.stamps[group, at] = 0
 
     def _trace(

@@ -48,7 +48,8 @@ _SINCE_HOPPER = _ADA | {
     Capability.SETMAXNREG,
 }
 _HOPPER = _SINCE_HOPPER | {Capability.WGMMA}
-_BLACKWELL = _SINCE_HOPPER | {Capability.FP4}
+_BLACKWELL = _SINCE_HOPPER | {Capability.FP4, Capability.LAUNCH_CONTROL}
+"""PTX ISA, clusterlaunchcontrol: sm_100 and later; `.multicast` on sm_100a, sm_120a, their kin."""
 _BLACKWELL_DATACENTER = _BLACKWELL | {
     Capability.TCGEN05,
     Capability.TENSOR_MEMORY,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilelang.simulator.gpu.rows import (
     copies,
+    launch_control,
     matrix,
     sync,
     tcgen05,
@@ -13,4 +14,14 @@ from tilelang.simulator.gpu.rows import (
     wgmma,
 )
 
-__all__ = ["copies", "matrix", "sync", "tcgen05", "tensor", "updates", "warp", "wgmma"]
+__all__ = [
+    "copies",
+    "launch_control",
+    "matrix",
+    "sync",
+    "tcgen05",
+    "tensor",
+    "updates",
+    "warp",
+    "wgmma",
+]

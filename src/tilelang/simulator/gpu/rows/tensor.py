@@ -52,7 +52,7 @@ def _spawn(use: Use, what: str, steps: Steps) -> Agent:
     return use.group.block.machine.scheduler.spawn(name, steps, asynchronous=True)
 
 
-def _offset(use: Use, place: Place, site: int, lane: int, align: int) -> int:
+def byte_of(use: Use, place: Place, site: int, lane: int, align: int) -> int:
     """The byte offset of an operand for one lane."""
     found = use.offsets(place, site)
     at = int(found[np.searchsorted(use.lanes, lane)])
@@ -74,7 +74,7 @@ def _issuer(use: Use, lane: int) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class _Target:
+class Target:
     """Where a load delivers: shared memory of one block, and an mbarrier of it or of `leader`."""
 
     block: Block
@@ -88,14 +88,20 @@ class _Target:
         return self.leader or self.block
 
 
-def _deliver(
-    use: Use, lane: int, data: Callable[[Who], Bytes], targets: Sequence[_Target], read: int
+def deliver(
+    use: Use,
+    lane: int,
+    data: Callable[[Who], Bytes],
+    targets: Sequence[Target],
+    read: int,
+    *,
+    fenced: bool = False,
 ) -> None:
     """Issue a load: read at some time, later write, then complete the bytes."""
     team = use.group.team
     actor = team.fork(_issuer(use, lane), f"{use.facts.row} of thread {lane}", ASYNC)
     reads = Who(team, actor, read, ASYNC)
-    writes = Who(team, actor, use.out_site(0), ASYNC)
+    writes = Who(team, actor, use.out_site(0), ASYNC, fenced=fenced)
 
     def steps() -> Steps:
         found = data(reads)
@@ -117,12 +123,12 @@ def _deliver(
 
 def _targets(
     use: Use, lane: int, to: npt.NDArray[np.int64], barrier: int, ranks: Sequence[int] | None
-) -> list[_Target]:
+) -> list[Target]:
     block = use.group.block
     del lane
     if ranks is None:
-        return [_Target(block, to, barrier)]
-    return [_Target(block.cluster.block(r, use.loc), to, barrier) for r in ranks]
+        return [Target(block, to, barrier)]
+    return [Target(block.cluster.block(r, use.loc), to, barrier) for r in ranks]
 
 
 def _ranks(mask: int) -> list[int]:
@@ -139,8 +145,8 @@ def tensor_load(use: Use) -> Steps:
     rank = len(view.map.box)
     many = use.facts.row.endswith("multicast")
     for lane in use.lanes.tolist():
-        start = _offset(use, dst, use.out_site(0), lane, _box_align(view))
-        barrier = _offset(use, bar, use.out_site(1), lane, 8)
+        start = byte_of(use, dst, use.out_site(0), lane, _box_align(view))
+        barrier = byte_of(use, bar, use.out_site(1), lane, 8)
         at = [int(use.value(1 + k, np.int64)[lane]) for k in range(rank)]
         to = _box_places(view, start)
         if dst.count * dst.dtype.numpy.itemsize < view.box_bytes:
@@ -152,8 +158,8 @@ def tensor_load(use: Use) -> Steps:
             leader = block.cluster.block(int(use.value(1 + rank)[lane]), use.loc)
             if leader.rank // 2 != block.rank // 2:
                 raise use.fault("value", f"the mbarrier of block {leader.rank} is not of the pair")
-            targets = [_Target(block, to, barrier, leader)]
-        _deliver(use, lane, _reader(view, view.box(at)), targets, use.in_site(0))
+            targets = [Target(block, to, barrier, leader)]
+        deliver(use, lane, _reader(view, view.box(at)), targets, use.in_site(0))
     yield None
 
 
@@ -162,14 +168,14 @@ def gather_rows(use: Use) -> Steps:
     """Four rows of a matrix; what is outside of it is zero, or NaN."""
     dst, bar, view = use.outs[0], use.outs[1], use.ins[0]
     for lane in use.lanes.tolist():
-        start = _offset(use, dst, use.out_site(0), lane, _box_align(view))
-        barrier = _offset(use, bar, use.out_site(1), lane, 8)
+        start = byte_of(use, dst, use.out_site(0), lane, _box_align(view))
+        barrier = byte_of(use, bar, use.out_site(1), lane, 8)
         to = _box_places(view, start, boxes=4)
         if dst.count * dst.dtype.numpy.itemsize < to.size:
             raise use.fault("bounds", f"four rows of {view.box_bytes} bytes do not fit their tile")
         found = _four_rows(use, view, 1, lane)
         targets = _targets(use, lane, to, barrier, None)
-        _deliver(use, lane, _reader(view, found), targets, use.in_site(0))
+        deliver(use, lane, _reader(view, found), targets, use.in_site(0))
     yield None
 
 
@@ -222,9 +228,9 @@ def bulk_load(use: Use) -> Steps:
     dst, bar, src = use.outs[0], use.outs[1], use.ins[0]
     kind = use.facts.parts[-1]
     for lane in use.lanes.tolist():
-        start = _offset(use, dst, use.out_site(0), lane, 16)
-        barrier = _offset(use, bar, use.out_site(1), lane, 8)
-        first = _offset(use, src, use.in_site(0), lane, 16)
+        start = byte_of(use, dst, use.out_site(0), lane, 16)
+        barrier = byte_of(use, bar, use.out_site(1), lane, 8)
+        first = byte_of(use, src, use.in_site(0), lane, 16)
         size = _size(use, lane)
         ranks = None
         if kind == "multicast":
@@ -237,7 +243,7 @@ def bulk_load(use: Use) -> Steps:
             return memory.read_bytes(first, size, who)
 
         to = start + np.arange(size)
-        _deliver(use, lane, data, _targets(use, lane, to, barrier, ranks), use.in_site(0))
+        deliver(use, lane, data, _targets(use, lane, to, barrier, ranks), use.in_site(0))
     yield None
 
 
@@ -292,7 +298,7 @@ def tensor_store(use: Use) -> Steps:
     rank = len(view.map.box)
     op = use.facts.parts[-1] if "reduce" in use.facts.row else ""
     for lane in use.lanes.tolist():
-        start = _offset(use, src, use.in_site(1), lane, _box_align(view))
+        start = byte_of(use, src, use.in_site(1), lane, _box_align(view))
         at = [int(use.value(2 + k, np.int64)[lane]) for k in range(rank)]
         source = _box_places(view, start)
         _send(use, lane, source, _writer(view, view.box(at), op))
@@ -304,7 +310,7 @@ def scatter_rows(use: Use) -> Steps:
     """Four rows of a matrix; what is outside of it is not written."""
     view, src = use.ins[0], use.ins[1]
     for lane in use.lanes.tolist():
-        start = _offset(use, src, use.in_site(1), lane, _box_align(view))
+        start = byte_of(use, src, use.in_site(1), lane, _box_align(view))
         found = _four_rows(use, view, 2, lane)
         _send(use, lane, _box_places(view, start, boxes=4), _writer(view, found, ""))
     yield None
@@ -355,8 +361,8 @@ def bulk_store(use: Use) -> Steps:
     dst, src = use.outs[0], use.ins[0]
     op = use.facts.parts[-1] if "reduce" in use.facts.row else ""
     for lane in use.lanes.tolist():
-        first = _offset(use, dst, use.out_site(0), lane, 16)
-        start = _offset(use, src, use.in_site(0), lane, 16)
+        first = byte_of(use, dst, use.out_site(0), lane, 16)
+        start = byte_of(use, src, use.in_site(0), lane, 16)
         size = _size(use, lane)
         window: Window = dst.array
         at = np.arange(first, first + size, window.item, dtype=np.int64)

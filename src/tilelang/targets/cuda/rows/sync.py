@@ -9,6 +9,7 @@ from __future__ import annotations
 from tilelang.isa.instr import Immediate, table
 from tilelang.isa.target import Capability
 from tilelang.targets.cuda.rows.build import (
+    ASYNC,
     ATOMIC,
     COUNTS,
     GLOBAL,
@@ -329,4 +330,47 @@ CONTROL = [
     ),
 ]
 
-SYNC = table([*MBARRIERS, *BARRIERS, *FENCES, *CONTROL])
+_QUERY = "clusterlaunchcontrol.query_cancel"
+_ANSWER = (
+    "{{ .reg .b128 w; .reg .pred p; ld.shared.b128 w, [{response}];"
+    f" {_QUERY}.is_canceled.pred.b128 p, w; %s }}}}"
+)
+_WORDS = ("uint32", "int32")
+
+LAUNCH_CONTROL = [
+    *(
+        ptx(
+            f"clusterlaunchcontrol.try_cancel{name}",
+            "clusterlaunchcontrol.try_cancel",
+            "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
+            f"{all_blocks}.b128 [{{response}}], [{{barrier}}];",
+            Capability.LAUNCH_CONTROL,
+            outs=(slot("response", W | ASYNC, dtypes=_WORDS, count=4, align=16), barrier()),
+            until=("mbarrier.try_wait.parity", "mbarrier.try_wait.parity.cluster"),
+        )
+        for name, all_blocks in (("", ""), (".multicast", ".multicast::cluster::all"))
+    ),
+    ptx(
+        f"{_QUERY}.is_canceled",
+        "clusterlaunchcontrol.query_cancel",
+        _ANSWER % "selp.u32 {found}, 1, 0, p;",
+        Capability.LAUNCH_CONTROL,
+        ins=(slot("response", R, dtypes=_WORDS, count=4, align=16),),
+        results=(result("found", "int32"),),
+    ),
+    *(
+        ptx(
+            f"{_QUERY}.first_ctaid_{x}",
+            "clusterlaunchcontrol.query_cancel",
+            _ANSWER
+            % f"mov.u32 {{index}}, 0; @p {_QUERY}.get_first_ctaid::{x}.b32.b128 {{index}}, w;",
+            Capability.LAUNCH_CONTROL,
+            ins=(slot("response", R, dtypes=_WORDS, count=4, align=16),),
+            results=(result("index", "uint32"),),
+        )
+        for x in "xyz"
+    ),
+]
+"""An index of an answer that names no cluster is undefined; here it is 0."""
+
+SYNC = table([*MBARRIERS, *BARRIERS, *FENCES, *CONTROL, *LAUNCH_CONTROL])
