@@ -16,6 +16,7 @@ from tilelang.passes.ascend.insert_sync import insert_sync
 from tilelang.passes.ascend.match_flags import match_flags
 from tilelang.passes.ascend.plan_memory import plan_memory
 from tilelang.passes.ascend.route_copies import route_copies
+from tilelang.passes.ascend.schedule import note_times, schedule
 from tilelang.passes.ascend.split_cores import split_cores
 from tilelang.passes.ascend.split_rows import split_rows
 from tilelang.passes.ascend.spread_functions import spread_functions
@@ -40,9 +41,11 @@ EXPLICIT: tuple[Pass, ...] = (
     weave_loops,  # the order of statements serves both kinds of core in every round
     split_rows,  # rows are spread over the vector cores where the author leaves that open
     unroll_pipelines,  # pipelined loops are plain ones, with two sets of buffers
+    schedule,  # independent statements are in the order that the pipes do sooner
     plan_memory,  # every buffer on chip has its bytes
     insert_sync,  # pipes and cores wait for each other where the settings ask for it
     split_cores,  # a region for each kind of core
+    note_times,  # the compile report has the modelled time
 )
 
 
