@@ -388,7 +388,7 @@ class Options:
     )
     without: tuple[str, ...] = _option(
         (), NAMES, _THREAD_SPEED, "TILEWRIGHT_WITHOUT",
-        doc="Leave these optimisations for GPUs out, such as `tma-store` (docs/cuda.md has them)."
+        doc="Leave these optimisations out (docs/cuda.md has those for GPUs, docs/ascend.md one)."
     )
 
     enable_fast_math: bool = _option(

@@ -1,6 +1,7 @@
 """Random programs of vector cores: whatever the order of loads, operations, stores, loops and
 branches, flags are inserted such that every schedule of the pipes gives the answer of the program's
-order, with and without bytes shared between buffers.
+order, with and without bytes shared between buffers, in that order and in that of the list
+scheduler.
 """
 
 import numpy as np
@@ -12,8 +13,9 @@ from tilelang.ir.ascend import VectorOp
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Load, Region, Var, const
 from tilelang.ir.tile import Alloc, Copy, For, Function, If, Launch, Param
 from tilelang.ir.verify import verify
-from tilelang.passes.ascend.explicit import explicit
+from tilelang.passes.ascend.explicit import EXPLICIT
 from tilelang.passes.ascend.lower import lower_ascend
+from tilelang.passes.ascend.schedule import listed, schedule
 from tilelang.passes.ascend.settings import Automatic, with_automatic
 from tilelang.simulator.ascend import AscendProgram
 from tilelang.simulator.machine import Schedule
@@ -127,17 +129,29 @@ def answer(program, x):
     return y
 
 
-@settings(max_examples=25)
-@given(programs, st.booleans())
-def test_every_schedule_gives_the_answer_of_the_programs_order(program, share):
+def explicit_and(fn, reordered):
+    """The explicit function; `reordered` if each stretch is in the order of the list scheduler,
+    whether or not that is sooner done.
+    """
+    for one in EXPLICIT:
+        fn = (listed(fn, CHIP) if reordered else fn) if one is schedule else one(fn, CHIP)
+    return fn
+
+
+@settings(max_examples=30)
+@given(programs, st.booleans(), st.booleans())
+def test_every_schedule_gives_the_answer_of_the_programs_order(program, share, reordered):
     settings_ = [Automatic.SYNC, *([Automatic.MEMORY] if share else [])]
-    made = explicit(with_automatic(Built(program).fn, settings_), CHIP)
+    made = explicit_and(with_automatic(Built(program).fn, settings_), reordered)
     verify(made)
     model = AscendProgram(lower_ascend(made, CHIP), CHIP.chip)
     x = np.random.default_rng(0).uniform(0.5, 1.5, (SLOTS, WIDTH)).astype(np.float32)
     wanted = answer(program, x)
-    for schedule in Schedule.sweep(3):
+    y = np.zeros_like(x)
+    model.run({"X": x.copy(), "Y": y})
+    np.testing.assert_array_equal(y, wanted)
+    for turn in Schedule.sweep(3):
         y = np.zeros_like(x)
-        found = model.check({"X": x.copy(), "Y": y}, schedule)
+        found = model.check({"X": x.copy(), "Y": y}, turn)
         assert [d.render() for d in found] == []
         np.testing.assert_array_equal(y, wanted)

@@ -146,6 +146,38 @@ class SyncLimits:
         return self.pair_flags if mode == 4 else self.flags
 
 
+@dataclass(frozen=True)
+class Rate:
+    """Cycles of an operation: it keeps its pipe for one in `per_cycle` units, `least` at any rate;
+    `latency` more pass until it is done.
+    """
+
+    latency: int
+    per_cycle: int
+    least: int = 1
+
+    def busy(self, units: int) -> int:
+        """How long the pipe is kept."""
+        return max(self.least, -(-units // self.per_cycle))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Cycles of the operations of a core group: an estimate to choose an order by, no measurement.
+
+    `moves` count bytes by source and destination. `vector` counts bytes by the kind of operation
+    ("plain", "divide", "special"), `cube` arithmetic operations by the element type, "" for any
+    other. `scalar` is for one element that the scalar unit touches, `issue` for any instruction.
+    """
+
+    moves: Mapping[tuple[Memory, Memory], Rate]
+    vector: Mapping[str, Rate]
+    cube: Mapping[str, Rate]
+    scalar: int
+    issue: int
+    source: str
+
+
 Memories = Mapping[Memory, tuple[Capacity, ...]]
 
 
@@ -161,8 +193,9 @@ class Chip:
     `copies` are the pairs (source, destination) of memories between which a program may copy, None
     where it may between any two; `copies_source` says where that is written. Those of
     `by_workspace` the hardware lacks: they go through a workspace in global memory. `drains` are
-    the conversions (from, to) of accumulators on their way out of a cube core. `default` marks the
-    chip that its backend's bare name means.
+    the conversions (from, to) of accumulators on their way out of a cube core. `costs` estimate the
+    time of operations that are queued on pipes. `default` marks the chip that its backend's bare
+    name means.
     """
 
     name: str
@@ -188,6 +221,7 @@ class Chip:
     sync: SyncLimits | None = field(compare=False, default=None, repr=False)
     drains: frozenset[tuple[str, str]] | None = field(compare=False, default=None, repr=False)
     drains_source: str = field(compare=False, default="", repr=False)
+    costs: Costs | None = field(compare=False, default=None, repr=False)
     default: bool = field(compare=False, default=False)
 
     def __post_init__(self) -> None:

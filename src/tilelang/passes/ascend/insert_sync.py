@@ -44,9 +44,9 @@ from tilelang.ir.tile import (
 )
 from tilelang.ir.verify import bodies
 from tilelang.isa.target import Target
-from tilelang.passes.ascend.effects import Access, Effects, agent, conflict, spans_meet
+from tilelang.passes.ascend.effects import Access, Effects, conflict, spans_meet
 from tilelang.passes.ascend.flags import CrossFlags, Events
-from tilelang.passes.ascend.order import Given, Need, Plan, plan
+from tilelang.passes.ascend.order import FROM_L1, Given, Need, Plan, plan
 from tilelang.passes.ascend.settings import Automatic, is_automatic
 from tilelang.passes.build import map_bodies, map_launches
 from tilelang.scopes import Dialect
@@ -57,11 +57,6 @@ GROUP = 2
 
 MADE = "made"
 """The attribute of a function that names the buffers which passes have added."""
-
-
-_MTE2, _MTE1, _M, _FIX = (agent(Core.CUBE, p) for p in (Pipe.MTE2, Pipe.MTE1, Pipe.M, Pipe.FIX))
-_FROM_L1 = Given(first=((_MTE2, _MTE1), (_FIX, _M)), last=((_M, _MTE1), (_MTE1, _MTE2), (_M, _FIX)))
-"""What `gemm_v0` orders itself (`lower_cube`)."""
 
 
 def insert_sync(fn: Function, target: Target) -> Function:
@@ -158,7 +153,7 @@ class Ordering:
         if isinstance(stmt, PipeBarrier) and stmt.pipe is Pipe.ALL:
             return Given(after=[core] if core is not None else list(Core))
         if isinstance(stmt, Gemm) and self.effects.dialect is Dialect.ADAPTER:
-            return _FROM_L1 if len(self.effects.agents(stmt)) > 1 else Given()
+            return FROM_L1 if len(self.effects.agents(stmt)) > 1 else Given()
         if in_loop or not self.within or not _is_compound(stmt):
             return Given()
         queues = {a.by for a in touched}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tilelang.ir.ascend import PIPES_OF, Core
+from tilelang.ir.ascend import PIPES_OF, Core, Pipe
 from tilelang.passes.ascend.effects import Access, Agent, agent
 
 Matters = Callable[[Access, Access], bool]
@@ -115,6 +115,11 @@ class Given:
     after: Sequence[Core] = ()
     first: Waits = ()
     last: Waits = ()
+
+
+_MTE2, _MTE1, _M, _FIX = (agent(Core.CUBE, p) for p in (Pipe.MTE2, Pipe.MTE1, Pipe.M, Pipe.FIX))
+FROM_L1 = Given(first=((_MTE2, _MTE1), (_FIX, _M)), last=((_M, _MTE1), (_MTE1, _MTE2), (_M, _FIX)))
+"""What a product from L1 of the adapter's dialect (`gemm_v0`) orders itself (`lower_cube`)."""
 
 
 @dataclass(frozen=True)

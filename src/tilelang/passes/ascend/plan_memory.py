@@ -72,7 +72,7 @@ def plan_memory(fn: Function, target: Target) -> Function:
     apart = fn.dialect == Dialect.ASCEND.value
 
     def planned(body: Block) -> Block:
-        given = dict(_given(body))
+        given = dict(given_addresses(body))
         lives = [
             Life(s, effects.memory(s.buffer), bytes_of(s.buffer, effects.memory(s.buffer), s))
             for s in _statements(body)
@@ -105,7 +105,7 @@ def _statements(body: Block) -> Iterator[Stmt]:
         yield from (n for n in stmt.walk() if isinstance(n, Stmt))
 
 
-def _given(body: Block) -> Iterator[tuple[str, int]]:
+def given_addresses(body: Block) -> Iterator[tuple[str, int]]:
     """The author's addresses."""
     for stmt in _statements(body):
         if isinstance(stmt, Annotate) and stmt.kind == "address":

@@ -1,4 +1,4 @@
-"""Which optimisations of the lowering for many threads are left out.
+"""Which optimisations of the lowering are left out.
 
 What enters: the settings of a compilation, or names. What leaves: the names in the attribute
 `without` of a function or program, where passes look. Results do not depend on them, but for
@@ -25,6 +25,7 @@ SWITCHES = {
     "cp-async": "pipelined loops copy ahead with cp.async",
     "exp2": "powers of two of a fragment look once whether one is subnormal",
     "memory-reuse": "shared arrays that are not needed at the same time share a place",
+    "list-schedule": "independent operations of an Ascend core group change places",
     "guards": "accesses outside of global arrays are kept away",
     "barriers": "threads meet where one uses what another one wrote to the author's shared arrays",
 }

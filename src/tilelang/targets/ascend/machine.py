@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tilelang.isa.target import Capability, Capacity, Chip, Fact, Per, SyncLimits, When
 from tilelang.scopes import Memory, Unit
+from tilelang.targets.ascend.costs import COSTS_910B, COSTS_950
 
 _KB = 1024
 
@@ -190,6 +191,7 @@ ASCEND910B = Chip(
     sync=SyncLimits(Fact(8, _EVENTS), Fact(16, _FLAGS), Fact(15, _FLAGS)),
     drains=_FIXPIPE_BOTH,
     drains_source=_FIXPIPE_910B,
+    costs=COSTS_910B,
 )
 
 ASCEND950 = Chip(
@@ -236,6 +238,7 @@ ASCEND950 = Chip(
     ),
     drains=_FIXPIPE_BOTH | {("float32", "float8_e4m3fn"), ("float32", "int16")},
     drains_source=_FIXPIPE_950,
+    costs=COSTS_950,
     default=True,
 )
 
