@@ -312,6 +312,9 @@ _COMMON_ROWS: tuple[ScopeRow, ...] = (
     ScopeRow(_C, "alloc_tcgen05_instr_desc", _DESCRIPTORS[2], Memory.DESCRIPTOR),
 )
 
+L1_SCALES = "shared.l1.sf"
+"""What a buffer of L1 that holds the scales of a product is in: the compiler says so, by its use."""
+
 _BY_GEMM = "the consuming gemm decides the layout"
 _HANDLE = "a handle on a tile's scale slots; takes no storage"
 
@@ -390,6 +393,7 @@ def _index_memories() -> dict[tuple[Dialect, str], Memory]:
     # Parameters are in global memory in every dialect, whether or not it allocates there.
     index = {(dialect, "global"): Memory.GLOBAL for dialect in Dialect}
     index |= {(entry.dialect, entry.scope): entry.memory for entry in SCOPES}
+    index[Dialect.ASCEND, L1_SCALES] = Memory.L1
     for entry in SCOPES:
         for scope in (entry.bool_scope, *entry.synonyms, *(newer.scope for newer in entry.newer)):
             if scope is not None:

@@ -13,8 +13,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
+FP4 = np.dtype(ml_dtypes.float4_e2m1fn)
 HERE = Path(__file__).parent
 _VENDOR = (
     "acl/acl.h",
@@ -64,6 +66,21 @@ int main(int, char **argv) {{
 """
 
 
+def _stored(x: np.ndarray) -> bytes:
+    """The bytes of a tensor; two elements of fp4 share one."""
+    if x.dtype != FP4:
+        return x.tobytes()
+    codes = x.view(np.uint8).reshape(-1)
+    return (codes[0::2] | codes[1::2] << 4).tobytes()
+
+
+def _loaded(data: bytes, like: np.ndarray) -> np.ndarray:
+    if like.dtype != FP4:
+        return np.frombuffer(data, like.dtype).reshape(like.shape)
+    pairs = np.frombuffer(data, np.uint8)
+    return np.stack([pairs & 15, pairs >> 4], axis=-1).view(FP4).reshape(like.shape)
+
+
 def run(
     program: Path, source: str, blocks: int, tensors: Sequence[np.ndarray], include: Path
 ) -> tuple[list[np.ndarray], list[str]]:
@@ -76,14 +93,11 @@ def run(
     )
     files = [program.with_suffix(f".{k}") for k in range(len(tensors))]
     for file, tensor in zip(files, tensors, strict=True):
-        file.write_bytes(tensor.tobytes())
+        file.write_bytes(_stored(tensor))
     done = subprocess.run(
         [str(program), *map(str, files)], check=False, capture_output=True, text=True, timeout=60
     )
     if done.returncode:
         raise SystemExit(f"{path}: {done.stderr}")
-    after: list[np.ndarray] = [
-        np.frombuffer(file.read_bytes(), t.dtype).reshape(t.shape)
-        for file, t in zip(files, tensors, strict=True)
-    ]
+    after = [_loaded(file.read_bytes(), t) for file, t in zip(files, tensors, strict=True)]
     return after, done.stdout.splitlines()

@@ -148,12 +148,13 @@ inline const char *SPACE_NAMES[] = {"UB", "L1", "L0A", "L0B", "L0C"};
 inline constexpr size_t SIZES[] = {248 << 10, 512 << 10, 64 << 10, 64 << 10, 256 << 10};
 
 struct Group {
-  std::vector<uint8_t> cube[5], vector[2];
+  std::vector<uint8_t> cube[5], vector[2], scales[2];  // scales: of the tiles in L0A and L0B
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, int> flags;  // raised between the cores of the group
   Group() {
     for (int s = L1; s <= L0C; ++s) cube[s].assign(SIZES[s], 0xff);
+    for (auto &slots : scales) slots.assign(SIZES[L0A] / 16, 0xff);
     for (auto &ub : vector) ub.assign(SIZES[UB], 0xff);
   }
 };
@@ -398,6 +399,49 @@ void asc_mmad(C *c, T *a, T *b, int m, int k, int n, int unit, int gemv, int fro
       *o = total;
     }
 }
+// Products of MX tiles. The scales of a tile are at a sixteenth of its address: 16 rows of two.
+inline uint8_t *slot_of(void *tile, Space s) {
+  size_t at = (uint8_t *)tile - memory(s, 0);
+  if (at >= SIZES[s]) fail("scales of a tile in another memory");
+  return me->group->scales[s - L0A].data() + at / 16;
+}
+inline void load_scales(const char *name, Space s, uint64_t dst, fp8_e8m0_t *src, int m0, int k0, int m, int k, int from, int to) {
+  auto *tile = (uint8_t *)(dst * 16);
+  note(name, tile, src + (m0 * from + k0) * 32, m, k, from, to);
+  uint8_t *slot = slot_of(tile, s);
+  for (int i = 0; i < m; ++i) {
+    inside(src + ((m0 + i) * from + k0) * 32, k * 32);
+    std::memcpy(slot + i * to * 32, src + ((m0 + i) * from + k0) * 32, k * 32);
+  }
+}
+inline void asc_copy_l12l0a_mx(uint64_t dst, fp8_e8m0_t *src, int m0, int k0, int m, int k, int from, int to) { load_scales("l12l0a_mx", L0A, dst, src, m0, k0, m, k, from, to); }
+inline void asc_copy_l12l0b_mx(uint64_t dst, fp8_e8m0_t *src, int m0, int k0, int m, int k, int from, int to) { load_scales("l12l0b_mx", L0B, dst, src, m0, k0, m, k, from, to); }
+template <typename T> double element_of(T *x, int k) { return (float)x[k]; }
+inline double element_of(float4_e2m1x2_t *x, int k) {
+  const double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  int code = x[k / 2].word >> (k % 2 * 4) & 15;
+  return code & 8 ? -values[code & 7] : values[code];
+}
+template <typename T> double scaled(T *x, uint8_t *slot, int row, int k, int rows, int depth) {
+  const int c0 = std::is_same_v<T, float4_e2m1x2_t> ? 64 : 32, mb = (rows + 15) / 16;
+  uint8_t code = slot[row / 16 * (depth / 64) * 32 + k / 64 * 32 + row % 16 * 2 + k / 32 % 2];
+  double factor = code == 255 ? NAN : std::ldexp(1.0, code - 127);
+  return element_of(x, (k / c0) * mb * 16 * c0 + row * c0 + k % c0) * factor;
+}
+template <typename C, typename T>
+void asc_mmad_mx(C *c, T *a, T *b, int m, int k, int n, int unit, int gemv, int from_bias, bool init) {
+  note("mmad_mx", c, a, b, m, k, n, unit, gemv, from_bias, init);
+  const int mb = (m + 15) / 16;
+  uint8_t *sa = slot_of(a, L0A), *sb = slot_of(b, L0B);
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j) {
+      C *o = c + (j / 16) * mb * 256 + i * 16 + j % 16;
+      inside(o, sizeof(C));
+      double total = 0;
+      for (int x = 0; x < k; ++x) total += scaled(a, sa, i, x, m, k) * scaled(b, sb, j, x, n, k);
+      *o = (init ? C(0) : *o) + (C)total;
+    }
+}
 inline void asc_set_l0c_copy_nz_para(int count, int, int) { note("set_l0c_nz", count); }
 template <typename D, typename S>
 void drain(D *dst, S *src, int columns, int rows, long long pitch, int src_rows, bool relu) {
@@ -623,7 +667,6 @@ template <typename T> void asc_reduce_min(reg<T> &d, reg<T> a, vector_bool m) { 
 // Names that the templates of the other side mention, and no kernel here reaches.
 #define MISSING(name) template <typename... A> void name(A &&...) { fail(#name " is not modelled"); }
 MISSING(vcvt) MISSING(vmula) MISSING(vmadd) MISSING(asc_mem_bar)
-MISSING(asc_copy_l12l0a_mx) MISSING(asc_copy_l12l0b_mx) MISSING(asc_mmad_mx)
 MISSING(asc_cumulative_histogram_bin0) MISSING(asc_cumulative_histogram_bin1)
 MISSING(asc_frequency_histogram_bin0) MISSING(asc_frequency_histogram_bin1)
 MISSING(asc_storealign_pack) MISSING(asc_storealign_pack_quarter)

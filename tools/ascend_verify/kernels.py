@@ -201,6 +201,74 @@ def showcase(M: int = 512, N: int = 224, K: int = 128, BM: int = 256, BN: int = 
     return kernel
 
 
+def mx_l1(M: int = 64, N: int = 32, K: int = 128, dtype: str = "float8_e4m3fn") -> Any:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), dtype),
+        B: T.Tensor((N, K), dtype),
+        C: T.Tensor((M, N), "float32"),
+        SA: T.Tensor((M, K // 64), "uint16"),
+        SB: T.Tensor((N, K // 64), "uint16"),
+    ):
+        with T.Kernel(1):
+            a = T.alloc_l1((M, K), dtype)
+            b = T.alloc_l1((N, K), dtype)
+            sa = T.alloc_l1((M, K // 64), "uint16")
+            sb = T.alloc_l1((N, K // 64), "uint16")
+            c = T.alloc_l0c((M, N), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.copy(SA, sa)
+            T.copy(SB, sb)
+            T.gemm_blockscaled(a, b, c, sa, sb, transpose_B=True, clear_accum=True)
+            T.copy(c, C)
+
+    return kernel
+
+
+def mx_fp4() -> Any:
+    return mx_l1(dtype="float4_e2m1fn")
+
+
+def mx_l0(M: int = 64, N: int = 32, K: int = 128) -> Any:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float8_e5m2"),
+        B: T.Tensor((N, K), "float8_e5m2"),
+        C: T.Tensor((M, N), "float32"),
+        SA: T.Tensor((M, K // 32), "uint8"),
+        SB: T.Tensor((N, K // 32), "uint8"),
+    ):
+        with T.Kernel(1), T.Cube():
+            a1 = T.alloc_l1((M, K), "float8_e5m2")
+            b1 = T.alloc_l1((N, K), "float8_e5m2")
+            sa1 = T.alloc_l1((M, K // 32), "uint8")
+            sb1 = T.alloc_l1((N, K // 32), "uint8")
+            a0 = T.alloc_l0a((M, K), "float8_e5m2")
+            b0 = T.alloc_l0b((N, K), "float8_e5m2")
+            sa0 = T.alloc_l0a_sf(a0, "uint8")
+            sb0 = T.alloc_l0b_sf(b0, "uint8")
+            c = T.alloc_l0c((M, N), "float32")
+            T.copy(A, a1)
+            T.copy(B, b1)
+            T.copy(SA, sa1)
+            T.copy(SB, sb1)
+            T.ascend_set_flag("MTE2_MTE1", 0)
+            T.ascend_wait_flag("MTE2_MTE1", 0)
+            T.copy(a1, a0)
+            T.copy(b1, b0)
+            T.copy(sa1, sa0)
+            T.copy(sb1, sb0)
+            T.ascend_set_flag("MTE1_M", 0)
+            T.ascend_wait_flag("MTE1_M", 0)
+            T.gemm_blockscaled(a0, b0, c, sa0, sb0, transpose_B=True, clear_accum=True)
+            T.ascend_set_flag("M_FIX", 0)
+            T.ascend_wait_flag("M_FIX", 0)
+            T.copy(c, C)
+
+    return kernel
+
+
 @dataclass(frozen=True)
 class Case:
     """One kernel: how it is made, its grid, and its tensors as (shape, dtype, whether written)."""
@@ -214,6 +282,14 @@ class Case:
     def name(self) -> str:
         """The name of the function that makes it."""
         return self.make.__name__
+
+
+def _scaled(make: Callable[[], Any], dtype: str, scales: str, **configs: Any) -> Case:
+    k = 64 if scales == "uint16" else 32
+    sizes = [((64, 128), dtype), ((32, 128), dtype), ((64, 32), "float32")]
+    sizes += [((rows, 128 // k), scales) for rows in (64, 32)]
+    tensors = tuple((shape, kind, kind == "float32") for shape, kind in sizes)
+    return Case(make, 1, tensors, {f"tl.{name}": value for name, value in configs.items()})
 
 
 _VECTOR = ((1024,), "float32", False)
@@ -245,4 +321,7 @@ CASES = (
             ((512, 224), "float32", True),
         ),
     ),
+    _scaled(mx_l1, "float8_e4m3fn", "uint16"),
+    _scaled(mx_fp4, "float4_e2m1fn", "uint16"),
+    _scaled(mx_l0, "float8_e5m2", "uint8", enable_auto_schedule=False),
 )

@@ -16,7 +16,7 @@ from itertools import zip_longest
 
 _PIPES = {
     "gm2ub": "MTE2", "nd2nz": "MTE2", "dn2nz": "MTE2", "fill_l1": "MTE2", "ub2gm": "MTE3",
-    "ub2l1": "MTE3", "mmad": "M", "l0c2gm": "FIX", "l0c2ub": "FIX",
+    "ub2l1": "MTE3", "mmad": "M", "mmad_mx": "M", "l0c2gm": "FIX", "l0c2ub": "FIX",
 }  # fmt: skip
 _ORDER = frozenset(
     {"notify", "wait", "barrier", "lock", "unlock", "arrive", "arrive2", "await", "await2"}

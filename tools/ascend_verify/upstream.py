@@ -1,4 +1,4 @@
-"""Write the sources that the `tilelang` wheel generates: `upstream.py FOLDER`, in its environment.
+"""Write the sources that the `tilelang` wheel generates: `upstream.py FOLDER KERNELS`.
 
 What enters: the kernels of `kernels.py`. What leaves: FOLDER/<kernel>.cpp for each, and the last
 line of output, which says where the wheel keeps the headers that the sources include. With the
@@ -23,6 +23,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     target = tvm.target.Target({"kind": "ascend"})
     for case in CASES:
+        if case.name not in sys.argv[2:]:
+            continue
         with target, tvm.transform.PassContext(opt_level=3, config=case.configs):
             lowered = tilelang.lower(case.make(), target=target, enable_device_compile=False)
         (folder / f"{case.name}.cpp").write_text(lowered.kernel_source)

@@ -31,7 +31,8 @@ class Space(enum.Enum):
     SHARED is one instance per block (on a CPU: in the arena of the worker that runs the block),
     LOCAL one per thread with addresses, REGISTER one per thread without: its indices are known when
     the code is emitted, after unrolling. TENSOR is the Tensor Memory of sm_100. The memories of an
-    Ascend core group are UB, one of each vector core, and L1, L0A, L0B and L0C, of the cube core.
+    Ascend core group are UB, one of each vector core, and L1, L0A, L0B and L0C, of the cube core,
+    with the scales of what lies in L0A and L0B.
     """
 
     GLOBAL = "global"
@@ -44,9 +45,14 @@ class Space(enum.Enum):
     L0A = "l0a"
     L0B = "l0b"
     L0C = "l0c"
+    L0A_SCALE = "l0a_scale"
+    L0B_SCALE = "l0b_scale"
 
 
-ON_CORE = (Space.UB, Space.L1, Space.L0A, Space.L0B, Space.L0C)
+ON_CORE = (
+    *(Space.UB, Space.L1, Space.L0A, Space.L0B, Space.L0C),
+    *(Space.L0A_SCALE, Space.L0B_SCALE),
+)
 """The memories of an Ascend core group; an array there has its byte address from the start."""
 
 

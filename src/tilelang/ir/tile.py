@@ -265,6 +265,7 @@ ANNOTATIONS = frozenset(
         "min_blocks_per_sm",
         "swizzle",
         "placement",
+        "scales_of",
         "split_rows",
         "compile_flags",
         "pass_configs",

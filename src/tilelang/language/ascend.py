@@ -6,8 +6,9 @@ from typing import Any
 
 from tilelang.errors import TileValueError, error
 from tilelang.ir.expr import int_value
+from tilelang.ir.tile import Annotate
 from tilelang.language.alloc import declare_buffer
-from tilelang.language.arguments import known, memory, refuse
+from tilelang.language.arguments import known, launched, memory, refuse
 from tilelang.language.buffers import BufferRef, here
 from tilelang.language.launch import KernelLaunchFrame
 from tilelang.language.shapes import shape_of, shape_text
@@ -155,7 +156,12 @@ def _scales(function: str, tile: Any, home: Memory, dtype: Any, shape: Any) -> B
             expected="the leading axes of the tile, and two more",
             got=shape_text(extents),
         )
-    return _tile(function, shape, dtype, None)
+    made = _tile(function, shape, dtype, None)
+    note = Annotate(
+        "scales_of", buffers=(made.buffer, tile.buffer), values=(None, None), loc=here()
+    )
+    launched(f"T.{function}").emit(note)
+    return made
 
 
 def alloc_l0a_sf(buf: Any, sf_dtype: Any = "uint16", sf_shape: Any = None) -> BufferRef:

@@ -63,7 +63,7 @@ def _cache(given: Any, what: str) -> int | None:
     )
 
 
-def _unit_flag(given: Any, what: str) -> int | None:
+def unit_flag(given: Any, what: str) -> int | None:
     """0: flags order product and drain; 2 and 3: the hardware does, for the parts of a tile."""
     if given is None:
         return None
@@ -138,7 +138,7 @@ def copy(
         annotations,
         coalesced_width=coalesced_width,
         l2_cache_ctrl=_cache(l2_cache_ctrl, what),
-        unit_flag_ctrl=_unit_flag(unit_flag_ctrl, what),
+        unit_flag_ctrl=unit_flag(unit_flag_ctrl, what),
         loop_layout=loop_layout,
     )
     pad = None if pad_value is None else _pad(a, b, pad_value)
@@ -244,7 +244,7 @@ def dual_copy(src: Any, dst: Any, *, unit_flag_ctrl: Any = None, l2_cache_ctrl: 
     axis, word = _split_axis(a, b)
     notes = hints(
         None,
-        unit_flag_ctrl=_unit_flag(unit_flag_ctrl, what),
+        unit_flag_ctrl=unit_flag(unit_flag_ctrl, what),
         l2_cache_ctrl=_cache(l2_cache_ctrl, what),
     )
     _path(a, b, what, _BY_HARDWARE, *_BY_ADDRESS)
@@ -321,10 +321,10 @@ def gemm(
     what = "T.gemm"
     builder = launched(what)
     given = dict(annotations or {})
-    flag = _unit_flag(given.pop("unit_flag_ctrl", unit_flag_ctrl), what)
+    flag = unit_flag(given.pop("unit_flag_ctrl", unit_flag_ctrl), what)
     note(given, what)
     a, b, c = matrix(A, "A"), matrix(B, "B"), matrix(C, "C")
-    _check_homes(a, b, c, bool(transpose_A), bool(transpose_B))
+    check_homes(a, b, c, bool(transpose_A), bool(transpose_B))
     check_product(a, b, c, transpose_A, transpose_B)
     builder.emit(
         tile.Gemm(
@@ -344,19 +344,20 @@ def gemm(
 _HOMES = ((Memory.L1, Memory.L1, Memory.L0C), (Memory.L0A, Memory.L0B, Memory.L0C))
 
 
-def _check_homes(a: Region, b: Region, c: Region, ta: bool, tb: bool) -> None:
+def check_homes(a: Region, b: Region, c: Region, ta: bool, tb: bool, name: str = "T.gemm") -> None:
+    """Refuse operands in memories that the cube does not multiply from."""
     homes = tuple(memory_of(r.buffer) for r in (a, b, c))
     if homes not in _HOMES:
         raise refuse(
             "scope",
-            f"T.gemm of {', '.join(m.title for m in homes)}",
+            f"{name} of {', '.join(m.title for m in homes)}",
             expected="L1, L1 into L0C, or L0A, L0B into L0C",
             got=", ".join(r.buffer.scope for r in (a, b, c)),
         )
     if homes[0] is Memory.L1 and (ta or not tb):
         raise refuse(
             "option",
-            "T.gemm from L1 reads A as (M, K) and B as (N, K) only",
+            f"{name} from L1 reads A as (M, K) and B as (N, K) only",
             expected="transpose_A=False, transpose_B=True",
             got=f"transpose_A={ta}, transpose_B={tb}",
             help="T.copy(..., transpose=True) turns a tile on its way to L1; or load L0A and L0B"
@@ -367,17 +368,7 @@ def _check_homes(a: Region, b: Region, c: Region, ta: bool, tb: bool) -> None:
             if any(int_value(e) != 0 for e in r.mins[-2:]):
                 raise refuse(
                     "shape",
-                    f"a slice of {r.buffer.name} as an operand of T.gemm",
+                    f"a slice of {r.buffer.name} as an operand of {name}",
                     cls=TileValueError,
                     expected="one that begins at zero in its last two axes",
                 )
-
-
-def gemm_blockscaled(*_: Any, **__: Any) -> None:
-    """Products of MXFP8 and MXFP4 tiles: refused until their scale slots are lowered."""
-    launched("T.gemm_blockscaled")
-    raise refuse(
-        "target",
-        "T.gemm_blockscaled of the Ascend dialect is not built",
-        help="dequantise in a vector function, or use T.gemm of fp8 tiles",
-    )

@@ -209,7 +209,7 @@ class Scales:
         for known in (E8M0, E4M3):
             if known.row.encoding == self.dtype.row.encoding:
                 return known
-        if self.dtype.is_uint and self.dtype.bits in (8, 32):
+        if self.dtype.is_uint and self.dtype.bits in (8, 16, 32):
             return E4M3 if operand.bits == 4 and grain == 16 else E8M0
         raise error(
             "dtype",

@@ -19,7 +19,7 @@ from tilelang.language.ascend import (
     alloc_l1,
     alloc_shared,
 )
-from tilelang.language.ascend_ops import copy, dual_copy, gemm, gemm_blockscaled
+from tilelang.language.ascend_ops import copy, dual_copy, gemm
 from tilelang.language.ascend_regions import (
     Cube,
     PerCoreTask,
@@ -34,6 +34,7 @@ from tilelang.language.ascend_regions import (
     assume_conflict,
     assume_no_conflict,
 )
+from tilelang.language.ascend_scaled import gemm_blockscaled
 from tilelang.language.ascend_schedulers import (
     AscendBaseTileScheduler,
     AscendBatchedTileScheduler,

@@ -24,12 +24,13 @@ from tilelang.ir.tile import (
     Fill,
     For,
     Function,
-    Gemm,
     Launch,
     Pipelined,
     Stmt,
 )
 from tilelang.isa.target import Target
+from tilelang.passes.ascend.effects import PRODUCTS
+from tilelang.passes.ascend.lower_cube import Product
 from tilelang.passes.build import map_bodies, map_statements, whole
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -100,18 +101,18 @@ class _Accumulators:
 
     def cleared(self, stmt: Stmt, fill: Fill) -> Stmt:
         """The statement that first touches the tile after it is set to zero."""
-        if isinstance(stmt, Gemm):
+        if isinstance(stmt, PRODUCTS):
             return self.product(stmt, Const(True, BOOL), fill)
         if isinstance(stmt, (For, Pipelined)) and _runs(stmt):
             first = Binary(BinaryOp.EQ, stmt.var, stmt.start)
             inside = [s for s in stmt.body if _touches(s, fill.dst.buffer)]
-            if len(inside) == 1 and isinstance(inside[0], Gemm):
+            if len(inside) == 1 and isinstance(inside[0], PRODUCTS):
                 made = self.product(inside[0], first, fill)
                 body = tuple(made if s is inside[0] else s for s in stmt.body)
                 return stmt.with_(body=body)
         raise self.refused(fill, "no product of the same tile follows directly")
 
-    def product(self, stmt: Gemm, first: Expr, fill: Fill) -> Gemm:
+    def product(self, stmt: Product, first: Expr, fill: Fill) -> Product:
         """A product that begins at zero where `first` holds."""
         if stmt.c != fill.dst.with_(loc=stmt.c.loc):
             raise self.refused(fill, "the product behind it covers another part of the tile")

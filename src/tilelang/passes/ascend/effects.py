@@ -30,7 +30,9 @@ from tilelang.ir.ascend import (
 )
 from tilelang.ir.expr import Buffer, Const, Expr, Load, Region, const, int_value
 from tilelang.ir.node import Effect, Kind, Node, flat
+from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.tile import (
+    Annotate,
     Atomic,
     Copy,
     Fill,
@@ -91,6 +93,7 @@ PATHS: Mapping[tuple[Memory, Memory], Agent] = {
 }
 """The queue that carries out a transfer, by source and destination (ascend.md B2, B3)."""
 
+PRODUCTS = (Gemm, GemmBlockScaled)
 _FILLS = {_M.UB: agent(V, Pipe.V), _M.L1: agent(C, Pipe.MTE2)}
 ON_CUBE = frozenset({_M.L1, _M.L0A, _M.L0B, _M.L0C, _M.L0A_SCALE, _M.L0B_SCALE})
 
@@ -131,6 +134,9 @@ class Effects:
         for node in fn.walk():
             if isinstance(node, View):
                 self._roots[node.buffer.name] = self._viewed(node)
+            if isinstance(node, Annotate) and node.kind == "scales_of":
+                # A tile and its scales are loaded and used by the same pipes, and live together.
+                self._roots[node.buffers[0].name] = (self.root(node.buffers[1])[0], None)
 
     def _viewed(self, view: View) -> tuple[Buffer, int | None]:
         """What has the storage of a view, and at which byte of it the view begins."""
@@ -184,7 +190,7 @@ class Effects:
         """
         if isinstance(stmt, (VectorOp, Reduce, Scan, Transpose, VectorFunction)):
             return (agent(V, Pipe.V),)
-        if isinstance(stmt, Gemm):
+        if isinstance(stmt, PRODUCTS):
             at = self.memory(stmt.a.buffer)
             loads = (agent(C, Pipe.MTE1),) if at is Memory.L1 else ()
             return (*loads, agent(C, Pipe.M))
@@ -230,7 +236,7 @@ class Effects:
 
     def _queue(self, stmt: Stmt, region: Region, who: tuple[Agent, ...]) -> Agent:
         """The queue that touches one operand."""
-        if isinstance(stmt, Gemm) and len(who) > 1:
+        if isinstance(stmt, PRODUCTS) and len(who) > 1:
             return who[1] if region is stmt.c else who[0]
         if who:
             return who[0]
@@ -283,7 +289,7 @@ class Effects:
 
 def _begins_anew(stmt: Stmt, region: Region) -> bool:
     """Whether an operand that may be updated is certainly given new contents."""
-    if isinstance(stmt, Gemm):
+    if isinstance(stmt, PRODUCTS):
         clear = stmt.clear_accum
         return region is stmt.c and isinstance(clear, Const) and clear.value is True
     return isinstance(stmt, Reduce) and region is stmt.dst and stmt.clear

@@ -13,6 +13,7 @@ from tilelang.isa.target import Target
 from tilelang.passes.ascend.cores import choose_cores, clear_accumulators
 from tilelang.passes.ascend.infer_scopes import infer_scopes
 from tilelang.passes.ascend.insert_sync import insert_sync
+from tilelang.passes.ascend.mark_scales import mark_scales
 from tilelang.passes.ascend.match_flags import match_flags
 from tilelang.passes.ascend.plan_memory import plan_memory
 from tilelang.passes.ascend.route_copies import route_copies
@@ -29,6 +30,7 @@ from tilelang.passes.ascend.whole_writes import whole_writes
 Pass = Callable[[Function, Target], Function]
 
 EXPLICIT: tuple[Pass, ...] = (
+    mark_scales,  # scales in L1 are known by their scope; no fp4, bytes of two elements
     choose_cores,  # launches say how many vector cores of a group take part
     clear_accumulators,  # nothing fills L0C: products begin at zero
     whole_writes,  # vector functions say what they overwrite as a whole

@@ -34,6 +34,7 @@ from tilelang.ir.ascend_simd import SimdOp
 from tilelang.ir.bounds import Env
 from tilelang.ir.expr import Buffer, Expr, Var, const, int_value
 from tilelang.ir.simplify import simplify
+from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.thread import Array, Declare, Instr, Program
 from tilelang.ir.tile import (
     Alloc,
@@ -51,9 +52,10 @@ from tilelang.ir.tile import (
     View,
 )
 from tilelang.isa.target import Target
-from tilelang.passes.ascend import lower_copies, lower_cube, lower_vector
+from tilelang.passes.ascend import lower_copies, lower_cube, lower_scales, lower_vector
 from tilelang.passes.ascend.event_ids import EventIds
 from tilelang.passes.ascend.lower_functions import lower_function, lower_simd
+from tilelang.passes.ascend.lower_scales import SLOT_SHARE
 from tilelang.passes.ascend.step import Shared, Step
 from tilelang.passes.ascend.storage import SPACES, bytes_of, static_shape
 from tilelang.passes.build import unsupported
@@ -76,6 +78,7 @@ class AscendLowering(Lowering):
         super().__init__(fn)
         self.target = target
         self.addresses: dict[str, int] = {}
+        self.scaled: dict[str, Buffer] = {}
         limits = target.chip.sync if target.chip is not None else None
         self.shared = Shared(
             self.acc,
@@ -86,6 +89,7 @@ class AscendLowering(Lowering):
             lower_cube.orientations(fn),
             EventIds(fn, limits.event_ids.value if limits is not None else 8),
             self.dialect,
+            self.scaled,
         )
 
     # Launches and storage ------------------------------------------------------------------------
@@ -102,6 +106,8 @@ class AscendLowering(Lowering):
             if isinstance(stmt, Annotate) and stmt.kind == "address":
                 for buffer, address in zip(stmt.buffers, stmt.values, strict=True):
                     self.addresses[buffer.name] = address
+            if isinstance(stmt, Annotate) and stmt.kind == "scales_of":
+                self.scaled[stmt.buffers[0].name] = stmt.buffers[1]
 
     def memory(self, buffer: Buffer) -> Memory:
         """The memory of a buffer."""
@@ -113,6 +119,9 @@ class AscendLowering(Lowering):
         memory = self.memory(b)
         if memory not in SPACES:
             return super().alloc(stmt, env)
+        owner = self.scaled.get(b.name)
+        if owner is not None:
+            return self.slot(stmt, owner)
         address = self.addresses.get(b.name)
         if address is None:
             raise error(
@@ -138,6 +147,14 @@ class AscendLowering(Lowering):
         self.places[b.name] = self.placed(b, array)
         self.addresses[b.name] = address
         return (Declare(array, offset=address, loc=stmt.loc),)
+
+    def slot(self, stmt: Alloc, owner: Buffer) -> Block:
+        """The place of a tile's scales: its share of the tile's own address and size."""
+        b, home = stmt.buffer, self.memory(owner)
+        size = bytes_of(owner, home, stmt) // SLOT_SHARE // b.dtype.bytes
+        array = Array(b.name, b.dtype.base, const(size), space=SPACES[self.memory(b)], align=32)
+        self.places[b.name] = self.placed(b, array)
+        return (Declare(array, offset=self.addresses[owner.name] // SLOT_SHARE, loc=stmt.loc),)
 
     def view(self, stmt: View, env: Env) -> Block:
         """A second name: of another element type, a second array at the place in memory."""
@@ -297,6 +314,7 @@ _TILE_OPS: dict[type[Stmt], Callable[[Step, Any], Block]] = {
     Atomic: lower_copies.atomic,
     Fill: lower_copies.fill,
     Gemm: lower_cube.gemm,
+    GemmBlockScaled: lower_scales.gemm_scaled,
     Reduce: lower_vector.reduce,
     VectorOp: lower_vector.vector_op,
 }

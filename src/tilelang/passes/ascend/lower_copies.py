@@ -14,10 +14,11 @@ from tilelang.ir.ascend import Transfer
 from tilelang.ir.expr import Cast, Const, Expr, Region, const, int_value
 from tilelang.ir.thread import Instr
 from tilelang.ir.tile import Atomic, Block, Copy, Fill, Stmt
-from tilelang.passes.ascend.step import BLOCK, Axis, Box, Step
+from tilelang.passes.ascend import lower_scales
+from tilelang.passes.ascend.step import BLOCK, Axis, Box, Step, extents_of
 from tilelang.passes.ascend.storage import FRACTAL
 from tilelang.passes.build import literal, map_statements, plus
-from tilelang.scopes import Memory
+from tilelang.scopes import L1_SCALES, Memory
 
 GLOBAL, UB, L1 = Memory.GLOBAL, Memory.UB, Memory.L1
 L0A, L0B, L0C = Memory.L0A, Memory.L0B, Memory.L0C
@@ -57,7 +58,9 @@ def transfer(step: Step, stmt: Transfer) -> Block:
     return map_statements(made, cached)
 
 
-_CACHED = frozenset({"gm.ub", "gm.ub.pad", "ub.gm", "gm.l1.nz", "gm.l1.dn", "l0c.gm"})
+_CACHED = frozenset(
+    {"gm.ub", "gm.ub.pad", "ub.gm", "gm.l1.nz", "gm.l1.dn", "gm.l1.scales", "l0c.gm"}
+)
 """The instructions that take a policy of the cache."""
 
 
@@ -129,7 +132,7 @@ def matched(step: Step, src: Box, dst: Box) -> tuple[Box, Box]:
         "shape",
         "the two sides of a copy do not match",
         expected="equal extents, axes of extent 1 left out",
-        got=f"{_extents(src)} and {_extents(dst)}",
+        got=f"{extents_of(src)} and {extents_of(dst)}",
     )
 
 
@@ -145,12 +148,6 @@ def _with_ones(box: Box, other: Box) -> Box:
         elif left:
             out.append(left.pop(0))
     return Box(box.place, box.first, (*out, *left))
-
-
-def _extents(box: Box) -> str:
-    return str(
-        tuple(int_value(a.extent) if int_value(a.extent) is not None else "?" for a in box.axes)
-    )
 
 
 # Global memory and UB -----------------------------------------------------------------------------
@@ -236,47 +233,28 @@ def repeated(step: Step, src: Box, a: Region, dst: Box, b: Region) -> tuple[Box,
 # Into L1 ------------------------------------------------------------------------------------------
 
 
-def _two_axes(step: Step, box: Box, rows: Expr, columns: Expr) -> tuple[Axis, Axis]:
-    """A box as a matrix of rows and columns."""
-    one = Axis(const(1), const(1))
-    shaped = step.shaped(box, [rows, columns])
-    if shaped is None and len(box.axes) <= 2:
-        shaped = box
-    if shaped is None or len(shaped.axes) > 2:
-        raise step.fault(
-            "shape",
-            "the source of a tile in fractals is no matrix",
-            expected=f"rows and columns as in {step.access.place(box.place.buffer).buffer.name}",
-            got=_extents(box),
-        )
-    axes = list(shaped.axes)
-    if len(axes) == 2:
-        return axes[0], axes[1]
-    if not axes:
-        return one, one
-    if int_value(columns) == 1 and int_value(rows) != 1:
-        return axes[0], one
-    return Axis(const(1), axes[0].extent), axes[0]
-
-
 def _to_l1(row: str, turned_row: str) -> Callable[[Step, Transfer], Block]:
     def lower(step: Step, stmt: Transfer) -> Block:
+        if stmt.dst.buffer.scope == L1_SCALES:
+            if not turned_row:
+                raise _no_scales(step)
+            return lower_scales.gm_to_l1(step, stmt)
         m = step.matrix(stmt.dst)
         if stmt.pad is not None and (not isinstance(stmt.pad, Const) or stmt.pad.value != 0):
             raise step.fault("value", "a pad value of a tile in L1", expected="0")
         box = step.box(stmt.src)
         if stmt.transpose:
-            down, across = _two_axes(step, box, m.columns, m.rows)
+            down, across = step.two_axes(box, m.columns, m.rows)
             rows, columns, pitch = across, down, down.stride
         else:
-            rows, columns = _two_axes(step, box, m.rows, m.columns)
+            rows, columns = step.two_axes(box, m.rows, m.columns)
             down, across, pitch = rows, columns, rows.stride
         if int_value(across.stride) != 1:
             raise step.fault("layout", "the rows of the source are not runs of neighbours")
         for a, size in ((rows, m.rows), (columns, m.columns)):
             if not step.same(a.extent, size):
                 raise step.fault(
-                    "shape", "the two sides of a copy do not match", got=f"{_extents(box)}"
+                    "shape", "the two sides of a copy do not match", got=f"{extents_of(box)}"
                 )
         sizes = (rows.inside, columns.inside, pitch, m.rows, m.columns, m.tile.padded_rows)
         made = step.instr(
@@ -285,6 +263,15 @@ def _to_l1(row: str, turned_row: str) -> Callable[[Step, Transfer], Block]:
         return (made,)
 
     return lower
+
+
+def _no_scales(step: Step) -> Exception:
+    return step.fault(
+        "scope",
+        "scales of a product from UB to L1",
+        expected="global memory to L1: that copy puts 16 rows side by side",
+        help="store them in global memory first",
+    )
 
 
 # L0 -----------------------------------------------------------------------------------------------
@@ -321,7 +308,7 @@ def _l1_l0(row: str, inner_last: bool) -> Callable[[Step, Transfer], Block]:
 def _l0c_gm(step: Step, stmt: Transfer) -> Block:
     m = step.matrix(stmt.src, wide=FRACTAL)
     box = step.box(stmt.dst)
-    rows, columns = _two_axes(step, box, m.rows, m.columns)
+    rows, columns = step.two_axes(box, m.rows, m.columns)
     return (_drain(step, stmt, "l0c.gm", box, (rows, columns)),)
 
 
@@ -362,7 +349,7 @@ def _l0c_ub(step: Step, stmt: Transfer) -> Block:
     m = step.matrix(stmt.src, wide=FRACTAL)
     box = step.box(stmt.dst)
     if not stmt.split:
-        rows, columns = _two_axes(step, box, m.rows, m.columns)
+        rows, columns = step.two_axes(box, m.rows, m.columns)
         sub = const(0) if stmt.sub is None else step.expr(stmt.sub)
         return (_drain(step, stmt, "l0c.ub", box, (rows, columns), sub),)
     axis = 0 if stmt.split == "m" else 1
@@ -380,7 +367,7 @@ def _l0c_ub(step: Step, stmt: Transfer) -> Block:
         extents[at] = half
         part = stmt.with_(src=Region(stmt.src.buffer, tuple(mins), tuple(extents)))
         sizes = (half, m.columns) if axis == 0 else (m.rows, half)
-        axes = _two_axes(step, box, *sizes)
+        axes = step.two_axes(box, *sizes)
         made.append(_drain(step, part, "l0c.ub", box, axes, const(core)))
     return tuple(made)
 
@@ -393,6 +380,8 @@ _PATHS: dict[tuple[Memory, Memory], Callable[[Step, Transfer], Block]] = {
     (UB, L1): _to_l1("ub.l1.nz", ""),
     (L1, L0A): _l1_l0("l1.l0a", True),
     (L1, L0B): _l1_l0("l1.l0b", False),
+    (L1, Memory.L0A_SCALE): lower_scales.to_slot,
+    (L1, Memory.L0B_SCALE): lower_scales.to_slot,
     (L0C, GLOBAL): _l0c_gm,
     (L0C, UB): _l0c_ub,
 }

@@ -24,6 +24,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.simplify import ceildiv, simplify
+from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.thread import Array, Declare, Instr, Slot, Space
 from tilelang.ir.tile import Block, Function, Gemm, Stmt
 from tilelang.passes.ascend.step import Matrix, Step
@@ -33,6 +34,8 @@ from tilelang.scopes import Dialect, Memory, memory_of
 
 _L0_K = 128
 """The part of K that is loaded at once, as tilelang-ascend's gemm_v0 has it (`common.h`)."""
+
+Product = Gemm | GemmBlockScaled
 
 _INTO_L0 = frozenset({Memory.L0A, Memory.L0B})
 
@@ -46,7 +49,7 @@ def orientations(fn: Function) -> dict[str, bool]:
     dialect = Dialect(fn.dialect)
     found: dict[str, bool] = {}
     for stmt in fn.walk():
-        if not isinstance(stmt, Gemm):
+        if not isinstance(stmt, (Gemm, GemmBlockScaled)):
             continue
         for r, turned in ((stmt.a, stmt.transpose_a), (stmt.b, stmt.transpose_b)):
             if memory_of(dialect, r.buffer.scope) not in _INTO_L0:
@@ -71,7 +74,7 @@ def gemm(step: Step, stmt: Gemm) -> Block:
     if memories[:2] == (Memory.L0A, Memory.L0B):
         return _from_l0(step, stmt)
     if memories[:2] == (Memory.L1, Memory.L1):
-        return _FromL1(step, stmt).block()
+        return FromL1(step, stmt).block()
     raise _wrong(step, memories, "operands in L1 and L1, or in L0A and L0B")
 
 
@@ -92,7 +95,7 @@ def _accumulates(step: Step, stmt: Gemm) -> None:
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class Sizes:
     """The extents of a product, and whether its operands lie along K last (A) or first (B)."""
 
     m: Expr
@@ -100,7 +103,8 @@ class _Sizes:
     k: Expr
 
 
-def _sizes(step: Step, stmt: Gemm, a: Matrix, b: Matrix, c: Matrix) -> _Sizes:
+def sizes_of(step: Step, stmt: Product, a: Matrix, b: Matrix, c: Matrix) -> Sizes:
+    """The extents of a product, which must agree."""
     m, k = (a.columns, a.rows) if stmt.transpose_a else (a.rows, a.columns)
     other, n = (b.columns, b.rows) if stmt.transpose_b else (b.rows, b.columns)
     for what, x, y in (("K of A and B", k, other), ("M of A and C", m, c.rows)):
@@ -110,10 +114,10 @@ def _sizes(step: Step, stmt: Gemm, a: Matrix, b: Matrix, c: Matrix) -> _Sizes:
         raise step.fault(
             "shape", "N of B and C differ", got=f"{int_value(n)} and {int_value(c.columns)}"
         )
-    return _Sizes(m, n, k)
+    return Sizes(m, n, k)
 
 
-def _accumulator(step: Step, r: Region, sizes: _Sizes) -> Matrix:
+def accumulator(step: Step, r: Region, sizes: Sizes) -> Matrix:
     """The tile of L0C. Its fractals follow each other for the rows of the product."""
     c = step.matrix(r, wide=FRACTAL)
     m, n = int_value(sizes.m), int_value(sizes.n)
@@ -128,7 +132,7 @@ def _accumulator(step: Step, r: Region, sizes: _Sizes) -> Matrix:
     return c
 
 
-def _mad(step: Step, c: Matrix, operands: tuple[Slot, Slot], init: Expr, sizes: _Sizes) -> Instr:
+def _mad(step: Step, c: Matrix, operands: tuple[Slot, Slot], init: Expr, sizes: Sizes) -> Instr:
     counts = (sizes.m, sizes.n, sizes.k, const(c.tile.padded_rows))
     c0 = C0_BYTES // operands[0].dtype.bytes
     return step.instr("mad", c.slot, *operands, init, *counts, c0=c0)
@@ -140,28 +144,33 @@ def _from_l0(step: Step, stmt: Gemm) -> Block:
     for operand in (a, b):
         step.from_origin(operand)
     plain = step.matrix(stmt.c, wide=FRACTAL)
-    sizes = _sizes(step, stmt, a, b, plain)
-    c = _accumulator(step, stmt.c, sizes)
+    sizes = sizes_of(step, stmt, a, b, plain)
+    c = accumulator(step, stmt.c, sizes)
     return (_mad(step, c, (a.slot, b.slot), step.expr(stmt.clear_accum), sizes),)
 
 
 # From L1 ------------------------------------------------------------------------------------------
 
 
-class _FromL1:
+class FromL1:
     """Operands in L1: tiles of K by turns through two halves of L0A and L0B."""
 
-    def __init__(self, step: Step, stmt: Gemm) -> None:
+    def __init__(self, step: Step, stmt: Product) -> None:
         self.step = step
         self.stmt = stmt
         self.a, self.b = step.matrix(stmt.a), step.matrix(stmt.b)
         for operand in (self.a, self.b):
             step.whole_rows(operand)
         plain = step.matrix(stmt.c, wide=FRACTAL)
-        self.sizes = _sizes(step, stmt, self.a, self.b, plain)
-        self.c = _accumulator(step, stmt.c, self.sizes)
-        self.chunk = self._chunk()
+        self.sizes = sizes_of(step, stmt, self.a, self.b, plain)
+        self.c = accumulator(step, stmt.c, self.sizes)
         self.loc = stmt.loc
+        self.chunk = self._chunk()
+
+    @property
+    def grain(self) -> int:
+        """The elements of K that are not parted."""
+        return self.a.c0
 
     def _chunk(self) -> int:
         """The part of K whose tiles fit half of what is left of L0A and of L0B."""
@@ -177,7 +186,7 @@ class _FromL1:
                 outer = max(int_value(e) or 0 for e in r.buffer.shape[-2:])
             row = ceil_to(outer, max(FRACTAL, c0)) * item
             _, room = self._room(memory)
-            while chunk > c0 and 2 * row * chunk > room:
+            while chunk > self.grain and 2 * row * chunk > room:
                 chunk //= 2
             if 2 * row * chunk > room:
                 raise self.step.fault(
@@ -213,7 +222,7 @@ class _FromL1:
         if own:
             before += [*self._pair(Pipe.MTE2, Pipe.MTE1), *self._pair(Pipe.FIX, Pipe.M)]
             after += [*self._pair(Pipe.MTE1, Pipe.MTE2), *self._pair(Pipe.M, Pipe.FIX)]
-        halves, declared = self._halves()
+        halves, declared = self.halves()
         ids = step.shared.ids.two(Pipe.M, Pipe.MTE1), step.shared.ids.two(Pipe.MTE1, Pipe.M)
         before += [self._flag("flag.set", Pipe.M, Pipe.MTE1, const(e)) for e in ids[0]]
         after = [*(self._flag("flag.wait", Pipe.M, Pipe.MTE1, const(e)) for e in ids[0]), *after]
@@ -227,7 +236,7 @@ class _FromL1:
         loop = serial(var, as_type(count, INT32), body, self.loc)
         return (*declared, *before, loop, *after)
 
-    def _halves(self) -> tuple[tuple[Array, Array], Block]:
+    def halves(self) -> tuple[tuple[Array, Array], Block]:
         """Two arrays of two tiles each, behind what the author has in L0A and L0B."""
         names, dtype = self.step.shared.names, self.stmt.a.dtype.base
         made: list[Array] = []
@@ -272,15 +281,26 @@ class _FromL1:
         first = compare(BinaryOp.EQ, kk, 0)
         clear = step.expr(self.stmt.clear_accum)
         init = simplify(Binary(BinaryOp.AND, clear, first), step.env)
-        sizes = _Sizes(self.sizes.m, self.sizes.n, k)
+        sizes = Sizes(self.sizes.m, self.sizes.n, k)
         return (
             self._flag("flag.wait", Pipe.M, Pipe.MTE1, free),
             *loads,
+            *self.more_loads(kk, turn, k, (slots[0], slots[1])),
             self._flag("flag.set", Pipe.MTE1, Pipe.M, ready),
             self._flag("flag.wait", Pipe.MTE1, Pipe.M, ready),
-            _mad(step, self.c, (slots[0], slots[1]), init, sizes),
+            self.product((slots[0], slots[1]), turn, init, sizes),
             self._flag("flag.set", Pipe.M, Pipe.MTE1, free),
         )
+
+    def more_loads(self, kk: Expr, turn: Expr, k: Expr, tiles: tuple[Slot, Slot]) -> list[Stmt]:
+        """What else a part of K needs in L0."""
+        del kk, turn, k, tiles
+        return []
+
+    def product(self, tiles: tuple[Slot, Slot], turn: Expr, init: Expr, sizes: Sizes) -> Instr:
+        """The product of one part of K."""
+        del turn
+        return _mad(self.step, self.c, tiles, init, sizes)
 
     def _pair(self, src: Pipe, dst: Pipe) -> Block:
         """What follows on `dst` waits for what came before on `src`."""

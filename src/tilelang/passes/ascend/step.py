@@ -33,7 +33,7 @@ BLOCK = 32
 class Shared:
     """What the operations of one function share. `turned` are the L0 buffers whose rows run along
     the axis that is summed over, for A, or across it, for B (`lower_cube.orientations`). `ids` are
-    the event ids that are free.
+    the event ids that are free, `scaled` the tile whose scales each handle names.
     """
 
     acc: Accesses
@@ -44,6 +44,7 @@ class Shared:
     turned: Mapping[str, bool]
     ids: EventIds
     dialect: Dialect
+    scaled: Mapping[str, Buffer]
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,28 @@ class Step:
                 return None
             out.insert(0, found)
         return replace(box, axes=tuple(out)) if not left else None
+
+    def two_axes(self, box: Box, rows: Expr, columns: Expr) -> tuple[Axis, Axis]:
+        """A box as a matrix of rows and columns."""
+        one = Axis(const(1), const(1))
+        shaped = self.shaped(box, [rows, columns])
+        if shaped is None and len(box.axes) <= 2:
+            shaped = box
+        if shaped is None or len(shaped.axes) > 2:
+            raise self.fault(
+                "shape",
+                "the source of a tile in fractals is no matrix",
+                expected=f"rows and columns as in {box.place.buffer.name}",
+                got=extents_of(box),
+            )
+        axes = list(shaped.axes)
+        if len(axes) == 2:
+            return axes[0], axes[1]
+        if not axes:
+            return one, one
+        if int_value(columns) == 1 and int_value(rows) != 1:
+            return axes[0], one
+        return Axis(const(1), axes[0].extent), axes[0]
 
     def _take(self, left: list[Axis], wanted: Expr) -> Axis | None:
         """The innermost `wanted` elements of what is left."""
@@ -302,14 +325,15 @@ class Step:
             number = plus(times(number, size), low)
         row, column = mins[-2:]
         c0 = wide or c0_of(buffer)
-        self._whole(column, c0, buffer, "column")
+        self.whole(column, c0, buffer, "column")
         offset = plus(times(number, tile.elements), times(row, c0))
         block = simplify(Binary(BinaryOp.FLOORDIV, column, Const(c0, column.dtype)), self.env)
         offset = plus(offset, times(block, tile.padded_rows * c0))
         index = simplify(plus(at.offset, offset), self.env)
         return Matrix(at, tile, index, (row, column), extents[-2], extents[-1], c0)
 
-    def _whole(self, e: Expr, step: int, buffer: Buffer, what: str) -> None:
+    def whole(self, e: Expr, step: int, buffer: Buffer, what: str) -> None:
+        """A place that is a multiple of `step`."""
         known = self.env.bounds(e)
         if math.gcd(known.modulus, step) != step and known.lo != known.hi:
             whole = False
@@ -326,7 +350,7 @@ class Step:
 
     def whole_rows(self, m: Matrix) -> None:
         """A load of L0 begins with a whole fractal."""
-        self._whole(m.origin[0], FRACTAL, m.place.buffer, "row")
+        self.whole(m.origin[0], FRACTAL, m.place.buffer, "row")
 
     def from_origin(self, m: Matrix) -> None:
         """An operand of a product begins at its first row and column."""
@@ -364,3 +388,9 @@ class Matrix:
 
 def _number(cond: Expr, like: Expr) -> Expr:
     return Select(cond, Const(1, like.dtype), Const(0, like.dtype))
+
+
+def extents_of(box: Box) -> str:
+    """The extents of a box, in a message."""
+    known = (int_value(a.extent) for a in box.axes)
+    return str(tuple("?" if n is None else n for n in known))

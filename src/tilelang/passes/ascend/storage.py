@@ -2,7 +2,8 @@
 
 What enters: buffers of the tile stage. What leaves: the space of the thread stage, and the bytes
 that a buffer takes. The last two axes of a buffer in L1, L0A, L0B and L0C are a matrix of whole
-fractals (16 rows of 32 bytes; 16 x 16 elements in L0C); the axes before count matrices.
+fractals (16 rows of 32 bytes; 16 x 16 elements in L0C); the axes before count matrices. Scales lie
+in whole blocks of 16 rows by two bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tilelang.errors import error
 from tilelang.ir.expr import Buffer, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.thread import Space
-from tilelang.scopes import Memory
+from tilelang.scopes import L1_SCALES, Memory
 
 SPACES: dict[Memory, Space] = {
     Memory.UB: Space.UB,
@@ -22,11 +23,15 @@ SPACES: dict[Memory, Space] = {
     Memory.L0A: Space.L0A,
     Memory.L0B: Space.L0B,
     Memory.L0C: Space.L0C,
+    Memory.L0A_SCALE: Space.L0A_SCALE,
+    Memory.L0B_SCALE: Space.L0B_SCALE,
 }
 """The spaces of a core group by memory."""
 
 FRACTAL = 16
 C0_BYTES = 32
+SCALE_UNIT = 2
+"""Bytes: scales are moved in pairs, each for 64 elements of K of one row."""
 
 
 def c0_of(buffer: Buffer) -> int:
@@ -85,6 +90,9 @@ def tile_of(buffer: Buffer, memory: Memory, at: Node) -> Tile:
             got=f"shape {shape}",
         )
     *lead, rows, columns = shape
+    if buffer.scope == L1_SCALES or memory in (Memory.L0A_SCALE, Memory.L0B_SCALE):
+        pairs = ceil_to(columns, SCALE_UNIT // buffer.dtype.bytes)
+        return Tile(math.prod(lead), rows, columns, ceil_to(rows, FRACTAL), pairs)
     if memory is Memory.L0C:
         wide = FRACTAL
     elif memory is Memory.L1:

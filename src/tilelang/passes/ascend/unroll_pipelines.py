@@ -113,6 +113,12 @@ class _Pipelines:
         else touches.
         """
         views = {n.source.name for n in self.launch.walk() if isinstance(n, View)}
+        views |= {
+            b.name
+            for n in self.launch.walk()
+            if isinstance(n, Annotate) and n.kind == "scales_of"
+            for b in n.buffers
+        }
         seen: set[str] = set()
         for stmt in _flat(loop.body):
             nested = any(isinstance(c, Stmt) for c in stmt.children())

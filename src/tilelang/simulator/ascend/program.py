@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -26,6 +27,8 @@ from tilelang.simulator.ascend.trail import Trail
 from tilelang.simulator.machine import Memory, Report, Schedule, Shadow
 from tilelang.targets.ascend.machine import MACHINES
 from tilelang.targets.ascend.rows import rows_of
+
+FP4 = np.dtype(ml_dtypes.float4_e2m1fn)
 
 
 class AscendProgram:
@@ -87,6 +90,7 @@ class _Call:
         self.schedule = schedule
         self.report = Report()
         self.tensors: list[Memory] = []
+        self.paired: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]] = []
         self.values: list[Any] = []
         params = of.program.params
         for p in params:
@@ -103,13 +107,24 @@ class _Call:
         """Run the host level."""
         with np.errstate(all="ignore"):
             self.of.functions[self.of.module.host](self, *self.values)
+        for pairs, codes in self.paired:
+            codes[0::2], codes[1::2] = pairs & 15, pairs >> 4
 
     # Memory --------------------------------------------------------------------------------------
 
     def _tensor(self, array: Array, value: Any) -> Window:
         flat = flat_storage(np.asarray(value))
+        if flat.dtype == FP4:
+            flat = self._paired(flat)
         raw = flat.view(np.uint8) if flat.size else np.zeros(0, np.uint8)
         return self._window(array, raw, written=True)
+
+    def _paired(self, flat: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """fp4 of a byte each as bytes of two, which go back when the call is over."""
+        codes = flat.view(np.uint8)
+        pairs = np.bitwise_or(codes[0::2], np.left_shift(codes[1::2], np.uint8(4)))
+        self.paired.append((pairs, codes))
+        return pairs
 
     def _window(self, array: Array, raw: npt.NDArray[np.uint8], *, written: bool) -> Window:
         shadow = None

@@ -186,7 +186,7 @@ class QueuedCore(CoreBase):
         for effect in (Effect.READ, Effect.WRITE):
             for k, slot in enumerate(i.slots):
                 wanted = slot.effect
-                if k == 0 and i.row.name == "mad" and layout.params["init"]:
+                if k == 0 and i.row.name in ("mad", "mad.scaled") and layout.params["init"]:
                     wanted = Effect.WRITE  # what was there does not count
                 if not wanted & effect or layout.views[k].empty:
                     continue

@@ -284,6 +284,50 @@ def _mad(x: Statements, stmt: Instr) -> None:
     )
 
 
+# MX products ------------------------------------------------------------------------------------
+
+
+def _scales_to_l1(x: Statements, stmt: Instr) -> None:
+    dst, (src,), texts, _ = _split(x, stmt)
+    rows, units, src_pitch, tile_rows, pitch = texts
+    at = _at(x, dst, "uint16_t")
+    if rows != tile_rows:
+        with x.text.inside(f"if ({cut((rows, tile_rows))})"):
+            _fill(x, at, (units, tile_rows, pitch), 16, "0")
+            x.text.line("asc_sync_pipe(PIPE_MTE2);")
+    x.text.line(f"asc_set_gm2l1_nz_para(1, 1, static_cast<uint16_t>({pitch}), 0);")
+    x.text.line(
+        f"asc_copy_gm2l1_dn2nz({at}, {_at(x, src, 'uint16_t')}, {_bytes(src_pitch, src)},"
+        f" {_cache('load', stmt)}, {units}, {rows}, 0, 0);"
+    )
+
+
+def _slot_of(x: Statements, slot: Slot) -> str:
+    """The number of the first scale of a tile."""
+    index = x.of(slot.index)
+    return slot.array.name if index == "0" else f"({slot.array.name} + {_bytes(index, slot)})"
+
+
+def _scales(name: str) -> Printer:
+    def printer(x: Statements, stmt: Instr) -> None:
+        dst, (src,), (rows, units, pitch), _ = _split(x, stmt)
+        x.text.line(
+            f"{name}({_slot_of(x, dst)}, {_at(x, src, 'fp8_e8m0_t')}, 0, 0, {_blocks(rows, 16)},"
+            f" {units}, {pitch}, {units});"
+        )
+
+    return printer
+
+
+def _mad_scaled(x: Statements, stmt: Instr) -> None:
+    c, (a, b, *_), (init, m, n, k, _), _ = _split(x, stmt)
+    element = ""
+    if dict(stmt.imm)["packed"]:
+        element, k = "float4_e2m1x2_t", str(2 * int(k)) if k.isdecimal() else f"{k} * 2"
+    operands = f"{_at(x, c)}, {_at(x, a, element)}, {_at(x, b, element)}"
+    x.text.line(f"asc_mmad_mx({operands}, {m}, {k}, {n}, 0, 1, 0, (bool)({init}));")
+
+
 def _quant(x: Statements, stmt: Instr, dst: Slot, src: Slot, scale: str) -> str:
     code = _QUANT.get(str(dst.array.type))
     if code is None or (src.array.type == "int32" and dst.array.type != "int32") or scale != "1.0f":
@@ -403,6 +447,10 @@ ROWS: dict[str, Printer] = {
     "l1.l0b.t": _load("asc_copy_l12l0b", turned=False),
     "l1.l0b": _load("asc_copy_l12l0b_transpose", turned=True),
     "mad": _mad,
+    "gm.l1.scales": _scales_to_l1,
+    "l1.l0a.scales": _scales("asc_copy_l12l0a_mx"),
+    "l1.l0b.scales": _scales("asc_copy_l12l0b_mx"),
+    "mad.scaled": _mad_scaled,
     "l0c.gm": _drain,
     "l0c.ub": _drain,
     "flag.set": _flag("asc_sync_notify"),

@@ -27,7 +27,8 @@ from tilelang.ir.tile import (
     ThreadReturn,
     While,
 )
-from tilelang.targets.ascend.emit.text import QUALIFIERS, Text, type_of, unprintable
+from tilelang.passes.ascend.lower_scales import SLOT_SHARE
+from tilelang.targets.ascend.emit.text import QUALIFIERS, SLOTS, Text, type_of, unprintable
 
 Printer = Callable[["Statements", Instr], None]
 
@@ -83,6 +84,10 @@ class Statements:
             size = int_value(array.size) if array.size is not None else None
             init = f" = {{{self.of(stmt.init)}}}" if stmt.init is not None else ""
             self.text.line(f"{element} {array.name}[{size}]{init};")
+            return
+        if array.space in SLOTS:
+            tile = f"({QUALIFIERS[SLOTS[array.space]]}uint8_t *){(stmt.offset or 0) * SLOT_SHARE}"
+            self.text.line(f"uint64_t {array.name} = (uint64_t)(uintptr_t){tile} / {SLOT_SHARE};")
             return
         pointer = f"{QUALIFIERS[array.space]}{element}*"
         self.text.line(f"{pointer} {array.name} = ({pointer}){stmt.offset or 0};")
@@ -166,5 +171,5 @@ _RULES: dict[type[Stmt], Callable[[Statements, Any], None]] = {
     ThreadReturn: Statements.word,
     Assume: Statements.nothing,
     Assert: _assertion,
-    Instr: Statements.instruction,
+    Instr: lambda x, stmt: x.instruction(stmt),
 }

@@ -38,6 +38,7 @@ from tilelang.ir.thread import Addr, Array, Elem, Program, Space
 TYPES = {
     "float32": "float", "float16": "half", "bfloat16": "bfloat16_t", "float64": "double",
     "float8_e4m3fn": "float8_e4m3_t", "float8_e5m2": "float8_e5m2_t",
+    "float8_e8m0fnu": "fp8_e8m0_t",
     "int8": "int8_t", "int16": "int16_t",
     "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t",
     "uint32": "uint32_t", "uint64": "uint64_t", "bool": "bool",
@@ -52,6 +53,9 @@ QUALIFIERS = {
     Space.REGISTER: "",
     Space.LOCAL: "",
 }
+SLOTS = {Space.L0A_SCALE: Space.L0A, Space.L0B_SCALE: Space.L0B}
+"""The memory of the tiles whose scales lie in a space; a place there is a number."""
+
 NARROW = {"float8_e4m3fn": "e4", "float8_e5m2": "e5"}
 
 HELPERS: dict[str, str] = {

@@ -17,6 +17,7 @@ from tilelang.targets.ascend.machine import MACHINES, Format
 from tilelang.targets.ascend.rows.build import PipeRow
 from tilelang.targets.ascend.rows.copies import COPIES
 from tilelang.targets.ascend.rows.cube import cube_rows, inner_first, outer_first
+from tilelang.targets.ascend.rows.scaled import scaled_rows
 from tilelang.targets.ascend.rows.simd import SIMD
 from tilelang.targets.ascend.rows.simt import SIMT
 from tilelang.targets.ascend.rows.sync import SYNC
@@ -39,8 +40,10 @@ def rows_of(chip: str) -> Rows:
         if machine.chip.sync and machine.chip.sync.mutexes
         else {"mutex.lock", "mutex.unlock"}
     )
-    functions = [*SIMT, *SIMD] if Capability.SIMT_FUNCTION in machine.chip.capabilities else []
-    own = [*COPIES, *cube_rows(a, b), *SYNC, *VECTOR, *functions]
+    has = machine.chip.capabilities
+    functions = [*SIMT, *SIMD] if Capability.SIMT_FUNCTION in has else []
+    scaled = scaled_rows(a, b) if Memory.L0A_SCALE in machine.chip.memories else []
+    own = [*COPIES, *cube_rows(a, b), *scaled, *SYNC, *VECTOR, *functions]
     return table([*GENERIC.values(), *(row for row in own if row.name not in lacking)])
 
 

@@ -28,6 +28,7 @@ Strided = tuple[tuple[int, ...], tuple[int, ...]]
 R, W, U, ATOMIC = Effect.READ, Effect.WRITE, Effect.UPDATE, Effect.ATOMIC
 GM, UB, L1 = (Space.GLOBAL,), (Space.UB,), (Space.L1,)
 L0A, L0B, L0C = (Space.L0A,), (Space.L0B,), (Space.L0C,)
+L0A_SCALE, L0B_SCALE = (Space.L0A_SCALE,), (Space.L0B_SCALE,)
 
 FRACTAL = 16
 """Rows of a fractal, on every chip and for every dtype (`Format`)."""

@@ -27,8 +27,6 @@ from tilelang.targets.ascend.rows.build import (
     Strided,
     U,
     W,
-    c0_of,
-    ceil_to,
     counts,
     read_blocks,
     slot,
@@ -40,6 +38,7 @@ from tilelang.targets.ascend.rows.copies import l0c_view
 _LOAD = "AscendC API, LoadData (LoadData2DParams); fractal orders: tilelang-ascend common.h"
 _MMAD = "AscendC API, Mmad (MmadParams)"
 _INPUTS = ("float16", "bfloat16", "float32", "int8", "float8_e4m3fn", "float8_e5m2")
+_LOADED = (*_INPUTS, "uint8")  # bytes of two fp4
 _C0 = Immediate("c0", int, (8, 16, 32, 64))
 
 Params = Mapping[str, Any]
@@ -61,7 +60,7 @@ def inner_first(outer: int, inner: int, c0: int) -> Strided:
     return (o, i, FRACTAL, c0), (FRACTAL * c0, o * FRACTAL * c0, c0, 1)
 
 
-def _read(x: Array, outer: int, inner: int) -> Array:
+def read_tile(x: Array, outer: int, inner: int) -> Array:
     """A tile as a matrix; floats in float32, in which the product is computed."""
     o, i, rows, c0 = x.shape
     wide = x if x.dtype == np.int8 else x.astype(np.float32)  # as it lies in memory
@@ -127,6 +126,20 @@ def _cut(x: Array) -> Array:
     return ((words + np.uint32(0x800)) & np.uint32(0xFFFFF000)).view(np.float32)
 
 
+def accumulate(c: Array, made: Array, *, init: Any) -> tuple[()]:
+    """Add a product to a tile of L0C, or put it there."""
+    m, n = made.shape
+    wide = c.shape[0] * FRACTAL
+    if wide != n:
+        made = np.concatenate([made, np.zeros((m, wide - n), made.dtype)], axis=1)
+    tile = made.reshape(m, c.shape[0], FRACTAL).transpose(1, 0, 2)
+    if init:
+        c[...] = tile
+    else:
+        np.add(c, tile, out=c)
+    return ()
+
+
 def _mad(orders: tuple[Order, Order]) -> PipeRow:
     left, right = orders
 
@@ -140,16 +153,8 @@ def _mad(orders: tuple[Order, Order]) -> PipeRow:
 
     def meaning(c: Array, a: Array, b: Array, init: Any, **p: Any) -> tuple[()]:
         m, n, k = p["m"], p["n"], p["k"]
-        made = product(_read(a, m, k), _read(b, n, k), bool(p.get("hf32")))
-        wide = c.shape[0] * FRACTAL
-        if wide != n:
-            made = np.concatenate([made, np.zeros((m, wide - n), made.dtype)], axis=1)
-        tile = made.reshape(m, c.shape[0], FRACTAL).transpose(1, 0, 2)
-        if init:
-            c[...] = tile
-        else:
-            np.add(c, tile, out=c)
-        return ()
+        made = product(read_tile(a, m, k), read_tile(b, n, k), bool(p.get("hf32")))
+        return accumulate(c, made, init=init)
 
     return PipeRow(
         "mad",
@@ -171,8 +176,8 @@ def _mad(orders: tuple[Order, Order]) -> PipeRow:
 
 def cube_rows(a_order: Order, b_order: Order) -> list[PipeRow]:
     """The rows for a chip with these orders of fractals in L0A and L0B."""
-    a = slot("dst", W, L0A, dtypes=_INPUTS, align=BLOCK)
-    b = slot("dst", W, L0B, dtypes=_INPUTS, align=BLOCK)
+    a = slot("dst", W, L0A, dtypes=_LOADED, align=BLOCK)
+    b = slot("dst", W, L0B, dtypes=_LOADED, align=BLOCK)
     return [
         _load("l1.l0a", a, a_order, turned=False),
         _load("l1.l0a.t", a, a_order, turned=True),
@@ -180,6 +185,3 @@ def cube_rows(a_order: Order, b_order: Order) -> list[PipeRow]:
         _load("l1.l0b.t", b, b_order, turned=False),
         _mad((a_order, b_order)),
     ]
-
-
-__all__ = ["c0_of", "ceil_to", "cube_rows", "inner_first", "outer_first", "product"]
