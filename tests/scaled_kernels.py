@@ -28,11 +28,18 @@ class Case:
     turned: bool = True
     stages: int = 2
     pair: bool = False
+    mixed: bool = False
+    """A of fp4, in the form for products with 8-bit floats."""
 
     @property
     def groups(self) -> int:
         """Words of four scales that a row has."""
         return -(-self.k // (4 * self.grain))
+
+    @property
+    def left(self) -> np.dtype:
+        """The type of A."""
+        return np.dtype(getattr(ml_dtypes, "float4_e2m1fn" if self.mixed else self.dtype))
 
     @property
     def period(self) -> int:
@@ -45,8 +52,8 @@ class Case:
         b = (self.n, self.k) if self.turned else (self.k, self.n)
         kind = getattr(ml_dtypes, self.dtype)
         made = {
-            name: rng.integers(-3, 4, shape).astype(kind)
-            for name, shape in (("A", (self.m, self.k)), ("B", b))
+            "A": rng.integers(-3, 4, (self.m, self.k)).astype(self.left),
+            "B": rng.integers(-3, 4, b).astype(kind),
         }
         low = 0x30 if self.grain == 16 else 126  # 0.5 as UE4M3, or as UE8M0
         step = 8 if self.grain == 16 else 1
@@ -120,7 +127,7 @@ def issued(case: Case) -> Any:
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((m, k), dtype),
+        A: T.Tensor((m, k), case.left.name),
         B: T.Tensor((n, k) if case.turned else (k, n), dtype),
         SFA: T.Tensor((case.groups * m,), "uint32"),
         SFB: T.Tensor((case.groups * n,), "uint32"),
@@ -128,7 +135,7 @@ def issued(case: Case) -> Any:
     ):
         with T.ClusterKernel(m // bm, n // bn, threads=128, cluster_dims=blocks) as (bx, by):
             rank = T.block_rank_in_cluster()
-            a = T.alloc_shared((stages, bm, bk), dtype)
+            a = T.alloc_shared((stages, bm, bk), "float4_e2m1_unpacked" if case.mixed else dtype)
             b = T.alloc_shared((stages, part, bk) if case.turned else (stages, bk, part), dtype)
             sa = T.alloc_shared((stages, CHUNK), "uint32")
             sb = T.alloc_shared((stages, wide), "uint32")

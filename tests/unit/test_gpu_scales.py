@@ -14,6 +14,11 @@ CASES = {
     "scales of several rounds": Case(128, 48, 768, (128, 48, 64), grain=96),
     "B along N": Case(128, 32, 256, (128, 32, 128), dtype="float8_e5m2", turned=False),
     "tiles of several blocks": Case(256, 64, 64, (128, 32, 64)),
+    "fp4 by fp8": Case(128, 32, 128, (128, 32, 64), mixed=True),
+    "mxfp4": Case(128, 80, 256, (128, 80, 128), dtype="float4_e2m1fn"),
+    "nvfp4": Case(128, 48, 128, (128, 48, 64), grain=16, dtype="float4_e2m1fn"),
+    "a pair, nvfp4": Case(256, 64, 128, (128, 64, 64), grain=16, dtype="float4_e2m1fn", pair=True),
+    "a pair, fp4 by fp8": Case(256, 32, 128, (128, 32, 64), mixed=True, pair=True),
     "a pair": Case(256, 32, 128, (128, 32, 64), pair=True),
     "a pair, scales of several rounds": Case(256, 48, 768, (128, 48, 128), grain=96, pair=True),
     "a pair, B along N": Case(256, 64, 128, (128, 64, 32), turned=False, pair=True),
@@ -33,5 +38,7 @@ def test_products_with_scales_of_the_author(name):
     translate(fn.ir).run(args)
     np.testing.assert_array_equal(args["C"], case.want(args))
     two = ".cta2" * case.pair
-    rows = {f"tcgen05.cp{two}.32x128b.warpx4", f"tcgen05.mma{two}.mxf8f6f4.scale_1X"}
+    kind = {16: "mxf4nvf4.scale_4X"}.get(case.grain, "mxf8f6f4.scale_1X")
+    kind = "mxf4.scale_2X" if name == "mxfp4" else kind
+    rows = {f"tcgen05.cp{two}.32x128b.warpx4", f"tcgen05.mma{two}.{kind}"}
     assert rows <= rows_of(program)

@@ -7,6 +7,7 @@ of their own first. Layouts are those of the PTX ISA, tcgen05: Canonical layouts
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -94,7 +95,8 @@ def _placement(region: Region, t: Threads) -> Placement | str:
         return f"the part of {name} has a size that is known at run time only"
     rows, columns = shape[-2:]
     found = paneled(rows, columns, bits)
-    if found is None or rows % 8 or rows * columns * bits // 8 % 1024:
+    # Each 8 rows of a panel repeat the pattern; arrays of a KiB or more begin where it does.
+    if found is None or rows % 8 or math.prod(shape) * bits // 8 < 1024:
         return f"{rows} x {columns} {region.dtype} of {name} do not fill panels with a swizzle"
     return found
 

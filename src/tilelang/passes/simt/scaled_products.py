@@ -15,7 +15,6 @@ from tilelang.ir.affine import bounds
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
-    Bitcast,
     Buffer,
     Cast,
     Const,
@@ -33,9 +32,15 @@ from tilelang.passes.build import as_type, compare, element, plus, static_extent
 from tilelang.passes.lower_products import E4M3, E8M0, Scales
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.operands import staged_product
+from tilelang.passes.simt.small_floats import code, packed_bytes
 
-U4, U8, U32, I32 = DType("uint4"), DType("uint8"), DType("uint32"), DType("int32")
-TYPES = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float4_e2m1fn": "e2m1"}
+U8, U32, I32 = DType("uint8"), DType("uint32"), DType("int32")
+TYPES = {
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "float4_e2m1fn": "e2m1",
+    "float4_e2m1_unpacked": "e2m1",
+}
 ROWS, WORDS = SCALED_ROWS, SCALE_COLUMNS
 
 
@@ -134,11 +139,13 @@ def _widths(stmt: GemmBlockScaled | AsyncScaledGemm) -> range:
     return range(0, 256, 2 * step) if pair else range(0, 512, step)
 
 
-def settled(stmt: AsyncScaledGemm) -> AsyncScaledGemm:
-    """A product of the author with the kind of its instructions."""
+def settled(stmt: Stmt) -> Block | None:
+    """A product of the author with the kind of its instructions; None for other statements."""
+    if not isinstance(stmt, AsyncScaledGemm):
+        return None
     form = form_of(stmt)
     types = (TYPES[stmt.a.dtype.name], TYPES[stmt.b.dtype.name], form.scale)
-    return stmt.with_(kind=form.kind, types=types)
+    return (stmt.with_(kind=form.kind, types=types),)
 
 
 def _refused(stmt: GemmBlockScaled | AsyncScaledGemm, got: str, expected: str) -> TileError:
@@ -230,17 +237,13 @@ class _Job:
         i, j = names.var("i"), names.var("j")
         lead: list[Expr] = [const(0)] * (len(region.extents) - 2)
 
-        def nibble(half: int) -> Expr:
-            at = plus(times(j, 2), half)
-            place = [*lead, at, i] if turned else [*lead, i, at]
-            code: Expr = Cast(Bitcast(element(region, place), U4), U32)
-            if k != deep:
-                code = Select(compare(BinaryOp.LT, at, k), code, Const(0, U32), lazy=True)
-            return code
+        def nibble(at: Expr) -> Expr:
+            found = code(element(region, [*lead, at, i] if turned else [*lead, i, at]))
+            if k == deep:
+                return found
+            return Select(compare(BinaryOp.LT, at, k), found, Const(0, U32), lazy=True)
 
-        high = Binary(BinaryOp.SHL, nibble(1), Const(4, U32))
-        byte = Cast(Binary(BinaryOp.BITOR, nibble(0), high), U8)
-        store = Store(tile, (i, j), byte, loc=loc)
+        store = Store(tile, (i, j), packed_bytes(nibble, j), loc=loc)
         nest = Parallel((i, j), (const(many), const(deep // 2)), (store,), loc=loc)
         part = Region(tile, (const(0), const(0)), nest.extents, loc=loc)
         return part, (Alloc(tile, loc=loc), nest)

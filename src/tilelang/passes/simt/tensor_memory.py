@@ -17,7 +17,7 @@ from typing import cast
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Load, Region, Var, const
-from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy
+from tilelang.ir.scales import ScaleCopy
 from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
 from tilelang.ir.tile import (
@@ -71,6 +71,7 @@ from tilelang.passes.simt.launch import (
 )
 from tilelang.passes.simt.operands import staged_product
 from tilelang.passes.simt.scaled_products import scale_columns, scaled_product, settled
+from tilelang.passes.simt.small_floats import pack_operands
 from tilelang.passes.simt.tcgen05 import awaited, is_pair
 from tilelang.passes.tensor_columns import Order, columns_asked, order_of
 from tilelang.scopes import Memory
@@ -156,6 +157,7 @@ class _Planner:
             return body
         self.pair = ".cta2" if is_pair(body) else ""
         self.refuse(body, found)
+        body = pack_operands(map_statements(body, settled), self.t)
         scales = [
             Alloc(self.scales_of(s), loc=s.loc)
             for s in statements(body)
@@ -376,8 +378,6 @@ class _Planner:
                 made = self.product(stmt, part)
             case GemmBlockScaled() if id(stmt) in self.scales:
                 made = self.scaled(stmt, part)
-            case AsyncScaledGemm():
-                made = (settled(stmt),)
             case Copy() if stmt.src.buffer.name in self.tensors:
                 made = self.load(stmt)
             case Copy() | Fill() if stmt.dst.buffer.name in self.tensors:

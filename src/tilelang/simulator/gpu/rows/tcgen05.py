@@ -481,13 +481,16 @@ class _Product(_Work):
         packed = kind.startswith("mxf4")
         dtype = dtype_of(name)
         size = 1 if packed else dtype.numpy.itemsize
-        if not packed and dtype.bits < 8:
-            raise self.use.refused("reads padded elements of fewer than 8 bits")
+        padded = not packed and dtype.bits < 8
+        if padded and dtype.bits != 4:
+            raise self.use.refused("reads padded elements of 6 bits")
         at = places(tcgen05_matrix(word), rows, DEPTH_BYTES // size, size, across=across)
+        if padded:  # 16 elements in the first half of 16 bytes
+            at = at[:, np.arange(DEPTH_BYTES) % 16 < 8]
         raw = memory.read_places(at, self.who(actor, ASYNC))
-        if packed:
+        if packed or padded:
             nibbles = np.stack([raw[..., 0] & 15, raw[..., 0] >> 4], axis=-1)
-            raw = nibbles.reshape(rows, 2 * DEPTH_BYTES, 1)
+            raw = nibbles.reshape(rows, -1, 1)
         return widened(np.ascontiguousarray(raw).view(dtype.numpy)[..., 0], name)
 
     def _tensor_operand(self, told: Instruction, actor: int, block: Block | None = None) -> Values:
