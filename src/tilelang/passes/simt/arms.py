@@ -157,7 +157,7 @@ class _Arms:
     def lower(self) -> Block:
         """The body of the launch."""
         body = self.registers.kept(self.block(self.t.launch.body, ()))
-        body = own_fragments(body, self.t)
+        body = own_fragments(joined(body), self.t)
         for name, found in self.copies.chosen.items():
             other = self.clusters.placed.get(name)
             if other is not None and placement_key(other) != found.placement.key():
@@ -449,6 +449,36 @@ class _Arms:
         if not row or (needs is not None and not self.target.supports(needs)):
             return ()
         return (Issue(row, (), (), imm=imm, loc=stmt.loc),)
+
+
+def joined(body: Block) -> Block:
+    """The body, with parts of the same threads as one where nothing stands between them but parts
+    of other threads, which run at the same time.
+    """
+    out: list[Stmt] = []
+    run = 0
+    for stmt in body:
+        made = map_bodies(stmt, joined)
+        if not isinstance(made, Arm):
+            run = len(out) + 1
+        met = [k for k in range(run, len(out)) if share_threads(out[k], made)]
+        last = out[met[-1]] if met else None
+        if isinstance(last, Arm) and isinstance(made, Arm) and _same_threads(last, made):
+            out[met[-1]] = last.with_(body=(*last.body, *made.body))
+            continue
+        out.append(made)
+    return tuple(out)
+
+
+def _same_threads(a: Arm, b: Arm) -> bool:
+    return (a.first, a.count) == (b.first, b.count)
+
+
+def share_threads(a: Stmt, b: Stmt) -> bool:
+    """Whether two parts of the block have threads in common."""
+    if not (isinstance(a, Arm) and isinstance(b, Arm)):
+        return False
+    return a.first < b.first + b.count and b.first < a.first + a.count
 
 
 def own_fragments(body: Block, t: Threads) -> Block:

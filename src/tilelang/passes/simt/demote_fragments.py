@@ -113,11 +113,11 @@ class _Demotion:
 
 def between_arms(body: Block) -> Iterator[tuple[str, str]]:
     """Buffers that parts of the block use which do not share their threads."""
-    seen: dict[str, set[int]] = {}
+    seen: dict[str, set[tuple[int, int]]] = {}
 
-    def look(block: Block, arm: int) -> None:
+    def look(block: Block, arm: tuple[int, int]) -> None:
         for stmt in block:
-            here = id(stmt) if isinstance(stmt, Arm) else arm
+            here = (stmt.first, stmt.count) if isinstance(stmt, Arm) else arm
             if not isinstance(stmt, Alloc):
                 for n in own_nodes(stmt):
                     if isinstance(n, Buffer):
@@ -126,7 +126,7 @@ def between_arms(body: Block) -> Iterator[tuple[str, str]]:
                 if isinstance(child, Stmt):
                     look((child,), here)
 
-    look(body, 0)
+    look(body, (0, 0))
     for name, arms in seen.items():
         if len(arms) > 1:
             yield name, "parts of the block that do not share their threads use it"

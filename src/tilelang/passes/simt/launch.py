@@ -37,8 +37,9 @@ class Threads:
     said about the launch in the compile report. `tensors` are its buffers in Tensor Memory by name,
     `unit_tiles` the shared tiles that products of tcgen05 and tensor copies read, `arrived` those
     that tensor copies alone write. `carried` are fragments of parts that keep their values from
-    round to round of a loop around the part; their registers are declared `outside`. `barriers` are
-    those of parts, by their threads.
+    round to round of a loop around the part; their registers are declared `outside`, those
+    of fragments that are `kept` from one part to another of the same threads are `kept_in`.
+    `barriers` are those of parts, by their threads.
     """
 
     fn: Function
@@ -53,6 +54,8 @@ class Threads:
     arrived: frozenset[str] = frozenset()
     carried: frozenset[str] = frozenset()
     outside: list[Stmt] = field(default_factory=list[Stmt])
+    kept: frozenset[str] = frozenset()
+    kept_in: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     barriers: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     parts: dict[Expr, Var] = field(default_factory=dict[Expr, Var])
 

@@ -55,7 +55,7 @@ from tilelang.passes.issue import (
 )
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements, written
-from tilelang.passes.simt.arms import used_in
+from tilelang.passes.simt.arms import share_threads, used_in
 from tilelang.passes.simt.collectives import FULL, lower_collective
 from tilelang.passes.simt.explicit_products import explicit_waits
 from tilelang.passes.simt.infer_layouts import infer_layouts
@@ -102,7 +102,7 @@ def spread_threads(fn: Function, target: Target) -> Function:
         threads.unit_tiles = unit_tiles(stmt.body) | _fed(stmt.body)
         threads.arrived = _arrived(stmt.body)
         threads.carried = _carried(stmt.body)
-        body = _Part(threads, target, _own_allocations(threads, stmt.body)).lower()
+        body = _Part(threads, target, _own_allocations(threads, stmt.body), ()).lower()
         body = (*threads.outside, *body)
         notes.extend(threads.notes)
         extents = threads.extents
@@ -163,7 +163,9 @@ def _carried(body: Block) -> frozenset[str]:
 
 
 def _own_allocations(threads: Threads, body: Block) -> Block:
-    """The body, with fragments that one arm alone uses allocated there."""
+    """The body, with fragments that one range of threads alone uses allocated in its first arm;
+    those of several arms of the range are `kept` from one to the next.
+    """
     arms = [s for s in statements(body) if isinstance(s, Arm)]
     if not arms:
         return body
@@ -175,9 +177,11 @@ def _own_allocations(threads: Threads, body: Block) -> Block:
         if isinstance(stmt, Alloc) and threads.is_fragment(stmt.buffer):
             name = stmt.buffer.name
             users = [a for a in arms if name in used_in(a.body)]
-            if len(users) == 1 and name not in used:
+            if len({(a.first, a.count) for a in users}) == 1 and name not in used:
                 own.setdefault(id(users[0]), []).append(stmt)
                 moved.add(name)
+                threads.carried |= {name} if len(users) > 1 else set()
+                threads.kept |= {name} if len(users) > 1 else set()
 
     def swap(block: Block) -> Block:
         out: list[Stmt] = []
@@ -196,11 +200,17 @@ def _own_allocations(threads: Threads, body: Block) -> Block:
 class _Part:
     """The work of a launch, or of an arm of it, over its threads."""
 
-    def __init__(self, threads: Threads, target: Target, body: Block) -> None:
+    def __init__(
+        self, threads: Threads, target: Target, body: Block, beside: Sequence[Block]
+    ) -> None:
+        """`beside` are the statements of all arms that have fragments of this one, itself included
+        and in order, if there are others.
+        """
         self.t, self.target = threads, target
         self.names = threads.names
         launch = threads.launch
         self.arms: list[Arm] = []
+        number = next((k for k, b in enumerate(beside) if b is body), 0)
         body = self.set_aside(body)
         self.products: dict[Gemm, Tensor | Group] = {}
         whole = launch.body
@@ -208,13 +218,13 @@ class _Part:
         self.apart = any(isinstance(s, Arm) for s in statements(whole))
         self.arrived = threads.arrived
         self.wanted: dict[str, Spread] = {}
-        body = self.expanded(body)
-        groups = {s for s, job in self.products.items() if isinstance(job, Group)}
-        body = explicit_waits(body, groups, threads)
-        body = overlapped(body, self.products, threads, self.registers())
+        parts = (*beside[:number], body, *beside[number + 1 :])
+        together = [self.prepared(b) for b in parts]
+        body = together[number]
         seeds = [v for v, n in zip(launch.thread_vars, threads.extents, strict=True) if n > 1]
         self.varying = Varying(body, seeds, threads.is_private, threads.roots)
-        self.layouts = infer_layouts(threads, body, self.wanted)
+        every = tuple(s for b in together for s in b)
+        self.layouts = infer_layouts(threads, every, self.wanted)
         ahead = {s.buffer.name for s in statements(body) if isinstance(s, AsyncStore)}
         tiles = {
             r.buffer.name
@@ -227,6 +237,7 @@ class _Part:
         self.ordered = self.arrived | frozenset(self.fed & here)
         self.body = body
         self.storage = Storage(threads, self.layouts)
+        self.storage.registers |= {n: b for n, b in threads.kept_in.items() if n in used_in(body)}
         stores = is_possible(threads.fn, target)
         self.nests = Nests(self.storage, self.room(), tensor_stores=stores)
 
@@ -241,14 +252,25 @@ class _Part:
 
         return map_statements(body, one)
 
+    def prepared(self, body: Block) -> Block:
+        """Statements whose products and copies are chosen, and what they want of fragments."""
+        body = self.expanded(body)
+        groups = {s for s, job in self.products.items() if isinstance(job, Group)}
+        body = explicit_waits(body, groups, self.t)
+        return overlapped(body, self.products, self.t, self.registers())
+
     def in_arms(self, marks: Sequence[Stmt]) -> Block:
-        """The statements of arms that follow each other, one of which a thread takes."""
+        """The statements of arms that follow each other, one of which a thread takes; arms that
+        share threads stand one after the other.
+        """
+        arms = [self.arms[int(dict(cast("Issue", mark).imm)["number"])] for mark in marks]
+        for k, arm in enumerate(arms):
+            if any(share_threads(arm, x) for x in arms[:k]):
+                return (*self.in_arms(marks[:k]), *self.in_arms(marks[k:]))
         out: Block = ()
-        for mark in reversed(marks):
-            number = int(dict(cast("Issue", mark).imm)["number"])
-            arm = self.arms[number]
+        for arm in reversed(arms):
             threads = self.t.arm(arm.first, arm.count, self.barrier_of(arm))
-            part = _Part(threads, self.target, arm.body)
+            part = _Part(threads, self.target, arm.body, self.beside(arm))
             facts = (
                 ("first", arm.first),
                 ("threads", arm.count),
@@ -263,6 +285,11 @@ class _Part:
             )
             out = (If(mine, (begin, *part.lower()), orelse=out, loc=arm.loc),)
         return out
+
+    def beside(self, arm: Arm) -> list[Block]:
+        """The statements of arms that have a fragment in common with an arm, itself included."""
+        mine = used_in(arm.body) & self.t.kept
+        return [x.body for x in self.arms if used_in(x.body) & mine] if mine else []
 
     def barrier_of(self, arm: Arm) -> int:
         """The barrier at which the threads of an arm meet: none that the author names, or that
@@ -476,6 +503,7 @@ class _Part:
             made = stmt.with_(buffer=self.storage.declare(stmt.buffer, spread))
             if stmt.buffer.name in self.t.carried:
                 self.t.outside.append(made)
+                self.t.kept_in[stmt.buffer.name] = made.buffer
                 return ()
             return (made,)
         return (self.loaded(map_bodies(stmt, lambda b: self.block(b, apart=apart))),)
