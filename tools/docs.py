@@ -18,7 +18,7 @@ from docs_ascend import machine_page  # noqa: E402
 from tilelang.compat.modules import REAL, REFUSED_NAMES  # noqa: E402
 from tilelang.ir.node import Effect as Access  # noqa: E402
 from tilelang.isa.instr import InstrRow, Is, OperandRow  # noqa: E402
-from tilelang.language.adapter_tile import namespace as tile  # noqa: E402
+from tilelang.language.adapter_repeats import namespace as tile  # noqa: E402
 from tilelang.language.later import LATER, NAMESPACES  # noqa: E402
 from tilelang.options import ROWS, Effect, Row  # noqa: E402
 from tilelang.targets.cuda import rows as cuda  # noqa: E402

@@ -317,6 +317,7 @@ _CHOICE = [
 ]
 _PLACES = [
     VectorFn("broadcast", (1, 1), "Broadcast", "repeats axes of extent 1"),
+    VectorFn("brcb", (1, 1), "Brcb", "each element over 32 bytes"),
     VectorFn("transpose", (1, 1), "Transpose", "exchanges the two axes"),
     VectorFn("gather", (3, 3), "Gather", "the element at base + offset bytes, of each offset"),
     VectorFn("gatherb", (2, 2), "Gatherb", "the 32-byte block at offset, of each offset"),
@@ -345,6 +346,15 @@ _REDUCTIONS = [
     *(
         VectorFn(f"block_reduce_{op}", (1, 1), f"BlockReduce{op.title()}", f"{op} of 32 bytes")
         for op in ("max", "min", "sum")
+    ),
+    *(
+        VectorFn(
+            f"whole_reduce_{op}",
+            (1, 1),
+            f"WholeReduce{op.title()}",
+            f"the {op} of each row and its first place, whose bits are stored as an element",
+        )
+        for op in ("max", "min")
     ),
 ]
 _SORTS = [

@@ -27,7 +27,7 @@ from tilelang.language.adapter import (
 )
 from tilelang.language.adapter_branches import Else, If, Then
 from tilelang.language.adapter_ops import dump_tensor, gemm_v0, mma, printf, reinterpretcast
-from tilelang.language.adapter_tile import namespace as tile
+from tilelang.language.adapter_repeats import namespace as tile
 from tilelang.language.alloc import (
     alloc_barrier,
     alloc_cluster_barrier,

@@ -19,7 +19,6 @@ from tilelang.ir.simplify import equal, simplify
 from tilelang.language.adapter import adapter_builder
 from tilelang.language.arguments import choice, known, memory, number
 from tilelang.language.buffers import BufferRef, RegionRef, alias, here
-from tilelang.language.later import Namespace
 from tilelang.language.shapes import shape_text
 from tilelang.language.tileops import matched, region_of
 from tilelang.language.values import Value, describe, is_scalar
@@ -194,6 +193,9 @@ def _row_expand(name: str, op: str) -> Callable[..., None]:
         d, a = tile_of(dst, f"the destination of {what}"), tile_of(src0, f"source 0 of {what}")
         row = tile_of(src1, f"source 1 of {what}")
         agree(name, d, [a])
+        if tmp is None and name.endswith("_experiment") and _is_filled(row, d):
+            _row_blocks(name, op.removeprefix("row_expand_"), d, a, row)
+            return
         rows = simplify(Binary(BinaryOp.MUL, elements(row), d.extents[-1]))
         if row.dtype != d.dtype or not equal(rows, elements(d)):
             raise _bad(
@@ -207,6 +209,32 @@ def _row_expand(name: str, op: str) -> Callable[..., None]:
         emit(name, op, d, [a, row])
 
     return fn
+
+
+def _is_filled(row: Region, d: Region) -> bool:
+    """Whether a tile has a block of 32 bytes for each row, as T.tile.brcb_experiment makes it."""
+    lanes, shape = 32 // d.dtype.bytes, [e for e in row.extents if int_value(e) != 1]
+    return len(shape) == 2 and int_value(shape[1]) == lanes and equal(shape[0], d.extents[-2])
+
+
+def _row_blocks(name: str, op: str, d: Region, a: Region, row: Region) -> None:
+    """Every block of a row with the one block that `row` has for it."""
+    lanes, columns = int_value(row.extents[-1]) or 1, int_value(d.extents[-1])
+    if columns is None or columns % lanes:
+        raise _bad(
+            "shape",
+            f"T.tile.{name} of rows of {shape_text(d.extents[-1:])}",
+            expected=f"a multiple of {lanes} elements",
+        )
+    for k in range(columns // lanes):
+        dst, src = (_columns(r, k * lanes, lanes) for r in (d, a))
+        emit(name, op, dst, [src, row])
+
+
+def _columns(r: Region, start: int, count: int) -> Region:
+    """`count` columns of a region."""
+    low = simplify(Binary(BinaryOp.ADD, r.mins[-1], const(start, r.mins[-1].dtype)))
+    return Region(r.buffer, (*r.mins[:-1], low), (*r.extents[:-1], const(count)), loc=r.loc)
 
 
 # Operations with a shape of their own ------------------------------------------------------------
@@ -527,11 +555,6 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
 }
 
 REFUSED = """
-    brcb brcb_experiment bilinear_interpolation gatherb block_reduce_max block_reduce_min
-    block_reduce_sum wholereducemax wholereducemin wholereducesum init_sort_buf fill_experiment
-    sub_experiment sum_experiment reduce_sum_experiment reduce_sum_mask_experiment
+    brcb bilinear_interpolation init_sort_buf fill_experiment reduce_sum_mask_experiment
     gathermask_experiment datacachecleanandinvalid_experiment
 """
-
-namespace = Namespace("T.tile", REFUSED, FUNCTIONS)
-"""`T.tile`."""

@@ -194,7 +194,7 @@ def _broadcast(step: Step, stmt: VectorOp) -> Block:
         a = replace(a, axes=tuple(Axis(axis.extent, const(0)) for axis in dst.axes))
     else:
         a, dst = matched(step, a, dst)
-    return _tiles(step, "v.broadcast", [dst, a], [])
+    return _tiles(step, f"v.{stmt.op}", [dst, a], [])
 
 
 def _transpose(step: Step, stmt: VectorOp) -> Block:
@@ -254,6 +254,14 @@ def _block_reduce(step: Step, stmt: VectorOp) -> Block:
     return (step.instr(f"v.{stmt.op}", out, src, n, itemsize=stmt.dst.dtype.bytes),)
 
 
+def _whole_reduce(step: Step, stmt: VectorOp) -> Block:
+    out, _ = _flat(step, stmt.dst)
+    rows = _region(step, stmt.srcs[0], f"the source of T.tile.{stmt.op}")
+    src, _ = _flat(step, rows)
+    sizes = (step.expr(rows.extents[0]), step.expr(rows.extents[1]))
+    return (step.instr(f"v.{stmt.op}", out, src, *sizes),)
+
+
 def _sort(step: Step, stmt: VectorOp) -> Block:
     out, room = _flat(step, stmt.dst)
     src, size = _flat(step, _region(step, stmt.srcs[0], f"the source of T.tile.{stmt.op}"))
@@ -282,6 +290,7 @@ _SPECIAL: dict[str, Callable[[Step, VectorOp], Block]] = {
     "compare": _compare,
     "select": _select,
     "broadcast": _broadcast,
+    "brcb": _broadcast,
     "transpose": _transpose,
     "gather": _gather,
     "gatherb": _gatherb,
@@ -289,6 +298,7 @@ _SPECIAL: dict[str, Callable[[Step, VectorOp], Block]] = {
     "createvecindex": _progression,
     "arith_progression": _progression,
     **{f"block_reduce_{op}": _block_reduce for op in ("max", "min", "sum")},
+    **{f"whole_reduce_{op}": _whole_reduce for op in ("max", "min")},
     "sort32": _sort,
     "sort": _sort,
     "topk": _sort,

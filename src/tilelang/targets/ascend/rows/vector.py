@@ -407,14 +407,17 @@ def _gather_rows() -> list[PipeRow]:
 
 def _place_rows() -> list[PipeRow]:
     return [
-        _row(
-            "v.broadcast",
-            _api("broadcast"),
-            _OUT,
-            slot("a", R, like="dst"),
-            *counts(*_strides(("a",))),
-            views=_tiles(("a",)),
-            meaning=_copy,
+        *(
+            _row(
+                f"v.{op}",
+                _api(op),
+                _OUT,
+                slot("a", R, like="dst"),
+                *counts(*_strides(("a",))),
+                views=_tiles(("a",)),
+                meaning=_copy,
+            )
+            for op in ("broadcast", "brcb")
         ),
         _row(
             "v.transpose",
@@ -509,6 +512,29 @@ def _block_reduce(op: str) -> PipeRow:
     )
 
 
+def _whole_reduce(op: str) -> PipeRow:
+    def views(p: Params) -> dict[str, Strided]:
+        rows, n = p["rows"], p["n"]
+        return {"src": ((rows, n), (n, 1)), "dst": ((rows, 2), (2, 1))}
+
+    def meaning(dst: Array, src: Array, **_: Any) -> tuple[()]:
+        if src.size:
+            found = src.argmax(1) if op == "max" else src.argmin(1)
+            dst[:, 0] = src[np.arange(len(src)), found]
+            dst[:, 1] = found.astype(f"u{dst.itemsize}").view(dst.dtype)
+        return ()
+
+    return _row(
+        f"v.whole_reduce_{op}",
+        _api(f"whole_reduce_{op}"),
+        slot("dst", W, dtypes=("float16", "float32")),
+        slot("src", R, like="dst", align=BLOCK),
+        *counts("rows", "n"),
+        views=views,
+        meaning=meaning,
+    )
+
+
 # Sorting ------------------------------------------------------------------------------------------
 
 
@@ -592,6 +618,7 @@ VECTOR = [
     *_gather_rows(),
     *(_reduce_row(op, clear=clear) for op in _REDUCE for clear in (True, False)),
     *(_block_reduce(op) for op in ("max", "min", "sum")),
+    *(_whole_reduce(op) for op in ("max", "min")),
     *_sort_rows(),
 ]
 """The rows of the vector units."""

@@ -1,0 +1,323 @@
+"""Operations of `T.tile` that step through UB in repeats: 8 blocks of 32 bytes each, of which
+`mask` elements take part.
+
+What enters: an author's call with the strides of AscendC's repeats. What leaves: one operation on
+runs of elements. Blocks and repeats that follow each other are what is built; other strides are
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilelang.errors import TileError, error
+from tilelang.ir import tile
+from tilelang.ir.expr import Binary, BinaryOp, Expr, Region, const, int_value
+from tilelang.ir.simplify import equal, simplify
+from tilelang.language.adapter import adapter_builder
+from tilelang.language.adapter_tile import FUNCTIONS as ON_TILES
+from tilelang.language.adapter_tile import (
+    REFUSED,
+    agree,
+    elements,
+    elements_of,
+    emit,
+    first,
+    flattened,
+    tile_of,
+)
+from tilelang.language.arguments import choice, integer, known
+from tilelang.language.buffers import alias, here
+from tilelang.language.later import Namespace
+from tilelang.language.shapes import shape_text
+from tilelang.language.values import Value
+
+BLOCK = 32
+"""Bytes of a block."""
+BLOCKS = 8
+"""Blocks of a repeat."""
+REPEATS = 255
+
+
+def _bad(kind: str, message: str, **facts: Any) -> TileError:
+    return error(kind, message, here(), **facts)
+
+
+def _product(a: Expr, b: int) -> Expr:
+    return simplify(Binary(BinaryOp.MUL, a, const(b, a.dtype)))
+
+
+def _repeats(count: Any, what: str) -> Expr:
+    """The number of repeats; one that is known is checked against the width of the field."""
+    e = simplify(integer(count, f"the repeats of {what}"))
+    return const(known(count, f"the repeats of {what}", 0, REPEATS)) if int_value(e) else e
+
+
+def _dense(what: str, times: Expr, **strides: tuple[Any, int]) -> None:
+    """Blocks and repeats that follow each other; the stride of one repeat means nothing."""
+    for name, (given, wanted) in strides.items():
+        stride = known(given, f"the {name.replace('_', ' ')} of {what}", 0, (1 << 16) - 1)
+        unused = int_value(times) == 1 and name.endswith("repeats")
+        if stride != wanted and not unused:
+            raise _bad(
+                "option",
+                f"{what} with {name.replace('_', ' ')} {stride}",
+                expected=str(wanted),
+                got=str(stride),
+                help="copy the elements together first",
+            )
+
+
+def _matrix(run: Region, columns: int, what: str) -> Region:
+    """A run of elements as rows of `columns`."""
+    flat, start = flattened(run, what)
+    total = flat.buffer.shape[0]
+    size = const(columns, total.dtype)
+    low = simplify(Binary(BinaryOp.FLOORDIV, start, size))
+    if not equal(_product(low, columns), start):
+        raise _bad(
+            "layout",
+            f"{what}: {run.buffer.name} does not begin at a row of {columns} elements",
+            expected=f"a multiple of {columns} elements before it",
+        )
+    shape = simplify(Binary(BinaryOp.FLOORDIV, total, size)), size
+    view = alias(flat.buffer, shape, flat.buffer.dtype).buffer
+    rows = simplify(Binary(BinaryOp.FLOORDIV, elements(run), size))
+    return Region(view, (low, const(0)), (rows, size), loc=run.loc)
+
+
+def _lanes(r: Region, unit: int = BLOCK * BLOCKS) -> int:
+    """Elements in so many bytes."""
+    return unit // r.dtype.bytes
+
+
+def brcb_experiment(
+    dst: Any, src: Any, repeat_times: Any, dst_blk_stride: Any, dst_repeat_stride: Any
+) -> None:
+    """Fill a block of 32 bytes of `dst` with each of `8 * repeat_times` elements of `src`."""
+    what = "T.tile.brcb_experiment"
+    times = _repeats(repeat_times, what)
+    _dense(
+        what,
+        times,
+        stride_of_blocks=(dst_blk_stride, 1),
+        stride_of_repeats=(dst_repeat_stride, BLOCKS),
+    )
+    d, s = tile_of(dst, f"the destination of {what}"), tile_of(src, f"the source of {what}")
+    many, lanes = _product(times, BLOCKS), _lanes(d, BLOCK)
+    source = first(s, _value(many), what)
+    filled = _matrix(first(d, _value(_product(many, lanes)), what), lanes, what)
+    if s.dtype != d.dtype:
+        raise _bad("dtype", f"{what} of {s.dtype} into {d.dtype}", expected=str(d.dtype))
+    emit("brcb_experiment", "brcb", filled, [source])
+
+
+def _value(e: Expr) -> Any:
+    """An expression as an argument."""
+    number = int_value(e)
+    return Value(e) if number is None else number
+
+
+def gatherb(
+    dst: Any,
+    src0: Any,
+    offset: Any,
+    repeat_time: Any,
+    dst_blk_stride: Any,
+    dst_rep_stride: Any,
+) -> None:
+    """The blocks of 32 bytes of `src0` at the bytes that `8 * repeat_time` offsets name."""
+    what = "T.tile.gatherb"
+    times = _repeats(repeat_time, what)
+    _dense(
+        what,
+        times,
+        stride_of_blocks=(dst_blk_stride, 1),
+        stride_of_repeats=(dst_rep_stride, BLOCKS),
+    )
+    d, s = tile_of(dst, f"the destination of {what}"), tile_of(src0, f"the source of {what}")
+    at = tile_of(offset, f"the offsets of {what}")
+    if s.dtype != d.dtype or at.dtype.kind not in ("int", "uint") or at.dtype.bits != 32:
+        raise _bad(
+            "dtype",
+            f"{what} of {s.dtype} at {at.dtype} into {d.dtype}",
+            expected=f"{d.dtype} at uint32 offsets in bytes",
+            got=f"{s.dtype}, {at.dtype}",
+        )
+    many = _product(times, BLOCKS)
+    emit(
+        "gatherb",
+        "gatherb",
+        first(d, _value(_product(many, _lanes(d, BLOCK))), what),
+        [s, first(at, _value(many), what)],
+    )
+
+
+def _block_reduce(op: str) -> Callable[..., None]:
+    name = f"block_reduce_{op}"
+
+    def fn(
+        dst: Any,
+        src: Any,
+        repeat: Any,
+        mask: Any,
+        dstRepStride: Any,
+        srcBlkStride: Any,
+        srcRepStride: Any,
+    ) -> None:
+        what = f"T.tile.{name}"
+        d, s = tile_of(dst, f"the destination of {what}"), tile_of(src, f"the source of {what}")
+        times, taking = _run_of(what, s, repeat, mask, (srcBlkStride, srcRepStride))
+        _dense(what, times, stride_of_result_repeats=(dstRepStride, 1))
+        lanes = _lanes(s, BLOCK)
+        if taking % lanes:
+            raise _bad("option", f"the mask of {what}", expected=f"a multiple of {lanes}")
+        blocks = _product(times, taking // lanes)
+        if s.dtype != d.dtype:
+            raise _bad("dtype", f"{what} of {s.dtype} into {d.dtype}", expected=str(d.dtype))
+        emit(
+            name,
+            name,
+            first(d, _value(blocks), what),
+            [first(s, _value(_product(times, taking)), what)],
+        )
+
+    return _named(fn, name, f"The {op} of each block of 32 bytes, packed.")
+
+
+def _run_of(
+    what: str, src: Region, repeat: Any, mask: Any, strides: tuple[Any, Any]
+) -> tuple[Expr, int]:
+    """The repeats of a source, and how many elements of each take part: all, unless one repeat is
+    all there is.
+    """
+    times = _repeats(repeat, what)
+    lanes = _lanes(src)
+    taking = known(mask, f"the mask of {what}", 1, lanes)
+    _dense(what, times, stride_of_blocks=(strides[0], 1), stride_of_repeats=(strides[1], BLOCKS))
+    if taking != lanes and int_value(times) != 1:
+        raise _bad(
+            "option",
+            f"{what} of {taking} elements in several repeats",
+            expected=f"{lanes}, the elements of 256 bytes",
+            got=str(taking),
+        )
+    return times, taking
+
+
+ORDERS = ("ORDER_VALUE_INDEX", "ORDER_ONLY_VALUE")
+
+
+def _whole_reduce(op: tile.ReduceOp) -> Callable[..., None]:
+    name = f"wholereduce{op.value}"
+
+    def fn(
+        dst: Any,
+        src: Any,
+        mask: Any,
+        repeattimes: Any,
+        dstrepstride: Any,
+        srcblkstride: Any,
+        srcrepstride: Any,
+        ReduceOrder: str = ORDERS[0],
+    ) -> None:
+        what = f"T.tile.{name}"
+        adapter_builder(what)
+        d, s = tile_of(dst, f"the destination of {what}"), tile_of(src, f"the source of {what}")
+        order = choice(ReduceOrder, f"the order of {what}", ORDERS)
+        times, taking = _run_of(what, s, repeattimes, mask, (srcblkstride, srcrepstride))
+        _dense(what, times, stride_of_result_repeats=(dstrepstride, 1))
+        if s.dtype != d.dtype:
+            raise _bad("dtype", f"{what} of {s.dtype} into {d.dtype}", expected=str(d.dtype))
+        source = _matrix(first(s, _value(_product(times, taking)), what), taking, what)
+        if op is tile.ReduceOp.SUM or order != ORDERS[0]:
+            _reduced(op, source, first(d, _value(times), what))
+            return
+        emit(name, f"whole_reduce_{op.value}", first(d, _value(_product(times, 2)), what), [source])
+
+    if op is tile.ReduceOp.SUM:
+
+        def total(
+            dst: Any,
+            src: Any,
+            mask: Any,
+            repeattimes: Any,
+            dstrepstride: Any,
+            srcblkstride: Any,
+            srcrepstride: Any,
+        ) -> None:
+            fn(dst, src, mask, repeattimes, dstrepstride, srcblkstride, srcrepstride)
+
+        return _named(total, name, "The sum of the elements of each repeat, packed.")
+    return _named(
+        fn,
+        name,
+        f"The {op.value} of each repeat and, as bits, its first place; or the former alone.",
+    )
+
+
+def _reduced(op: tile.ReduceOp, src: Region, dst: Region, axis: int = 1) -> None:
+    """The results along an axis of `src`, by default one for each row."""
+    builder = adapter_builder("T.tile")
+    builder.emit(tile.Reduce(op, src, dst, axis, clear=True, loc=here()))
+
+
+def sub_experiment(dst: Any, src0: Any, src1: Any, count: Any) -> None:
+    """`dst = src0 - src1` of the first `count` elements."""
+    what = "T.tile.sub_experiment"
+    d, a, b = (first(tile_of(x, f"a tile of {what}"), count, what) for x in (dst, src0, src1))
+    agree("sub_experiment", d, [a, b])
+    emit("sub_experiment", "sub", d, [a, b])
+
+
+def reduce_sum_experiment(dst: Any, src: Any, count: Any) -> None:
+    """The sum of the first `count` elements, into the first of `dst`."""
+    what = "T.tile.reduce_sum_experiment"
+    many = known(count, f"the count of {what}", 1, 1 << 20)
+    d, s = tile_of(dst, f"the destination of {what}"), tile_of(src, f"the source of {what}")
+    _sums(what, d, first(s, many, what), (1, many, many))
+
+
+def sum_experiment(dst: Any, src: Any, sumParams: Any) -> None:
+    """`[rows, pitch, n]`: the sums of the first `n` elements of each row, packed."""
+    what = "T.tile.sum_experiment"
+    sizes = tuple(known(x, f"a size of {what}", 1, 1 << 20) for x in sumParams)
+    if len(sizes) != 3 or sizes[2] > sizes[1]:
+        raise _bad("option", f"the sizes of {what}", expected="[rows, pitch, n], n <= pitch")
+    d, s = tile_of(dst, f"the destination of {what}"), tile_of(src, f"the source of {what}")
+    _sums(what, d, first(s, sizes[0] * sizes[1], what), (sizes[0], sizes[1], sizes[2]))
+
+
+def _sums(what: str, dst: Region, src: Region, sizes: tuple[int, int, int]) -> None:
+    rows, pitch, n = sizes
+    if src.dtype != dst.dtype:
+        raise _bad("dtype", f"{what} of {src.dtype} into {dst.dtype}", expected=str(dst.dtype))
+    if not equal(elements(src), elements_of((const(rows), const(pitch)))):
+        raise _bad("shape", f"{what} of {shape_text(src.extents)}", expected=f"{rows} x {pitch}")
+    if rows == 1:
+        row = first(src, n, what)
+        _reduced(tile.ReduceOp.SUM, row, first(dst, 1, what), axis=len(row.extents) - 1)
+        return
+    whole = _matrix(src, pitch, what)
+    part = Region(whole.buffer, whole.mins, (whole.extents[0], const(n)), loc=src.loc)
+    _reduced(tile.ReduceOp.SUM, part, first(dst, rows, what))
+
+
+def _named(fn: Callable[..., None], name: str, doc: str) -> Callable[..., None]:
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = doc
+    return fn
+
+
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    function.__name__: function
+    for function in (
+        *(brcb_experiment, gatherb, sub_experiment, reduce_sum_experiment, sum_experiment),
+        *(_block_reduce(op) for op in ("max", "min", "sum")),
+        *(_whole_reduce(op) for op in (tile.ReduceOp.MAX, tile.ReduceOp.MIN, tile.ReduceOp.SUM)),
+    )
+}
+
+namespace = Namespace("T.tile", REFUSED, {**ON_TILES, **FUNCTIONS})
+"""`T.tile`."""

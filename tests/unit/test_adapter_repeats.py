@@ -1,0 +1,132 @@
+"""Operations of `T.tile` that step through UB in repeats."""
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileError
+
+AUTO = {
+    "tl.ascend_auto_sync": True,
+    "tl.ascend_auto_cv_combine": True,
+    "tl.ascend_memory_planning": True,
+}
+DTYPES = ("float16", "float32")
+
+
+def random(shape, dtype):
+    return np.random.default_rng(7).integers(-40, 40, shape).astype(dtype)
+
+
+def run(op, sources, shape, dtype, *rest):
+    """`op(dst, *sources, *rest)` on tiles of UB."""
+
+    def body(*tensors):
+        tiles = [T.alloc_ub(t.shape, t.dtype) for t in tensors]
+        for tensor, tile in zip(tensors[:-1], tiles[:-1], strict=True):
+            T.copy(tensor, tile)
+        op(tiles[-1], *tiles[:-1], *rest)
+        T.copy(tiles[-1], tensors[-1])
+
+    if len(sources) == 1:
+
+        @T.prim_func
+        def kernel(A: T.Tensor(sources[0].shape, sources[0].dtype.name), C: T.Tensor(shape, dtype)):
+            with T.Kernel(1, is_npu=True) as (_cid, _vid):
+                body(A, C)
+
+    else:
+
+        @T.prim_func
+        def kernel(
+            A: T.Tensor(sources[0].shape, sources[0].dtype.name),
+            B: T.Tensor(sources[1].shape, sources[1].dtype.name),
+            C: T.Tensor(shape, dtype),
+        ):
+            with T.Kernel(1, is_npu=True) as (_cid, _vid):
+                body(A, B, C)
+
+    out = np.zeros(shape, dtype)
+    tilelang.compile(kernel, target="auto", pass_configs=AUTO)(*sources, out)
+    return out
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "int32"])
+@pytest.mark.parametrize("repeats", [1, 5])
+def test_brcb_fills_a_block_with_each_element(dtype, repeats):
+    lanes = 32 // np.dtype(dtype).itemsize
+    a = random((8 * repeats,), dtype)
+    out = run(T.tile.brcb_experiment, [a], (8 * repeats, lanes), dtype, repeats, 1, 8)
+    np.testing.assert_array_equal(out, np.repeat(a[:, None], lanes, 1))
+
+
+@pytest.mark.parametrize("columns", [24, 40, 64])
+@pytest.mark.parametrize(("name", "fn"), [("sub", np.subtract), ("mul", np.multiply)])
+def test_rows_take_the_block_that_was_made_for_them(name, fn, columns):
+    a, b = random((16, columns), "f4"), random((16, 8), "f4")
+    op = getattr(T.tile, f"row_expand_{name}_experiment")
+    out = run(op, [a, b], (16, columns), "float32")
+    np.testing.assert_array_equal(out, fn(a, np.tile(b, (1, columns // 8))))
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+def test_gatherb_moves_whole_blocks(dtype):
+    lanes = 32 // np.dtype(dtype).itemsize
+    a = np.arange(24 * lanes).astype(dtype)
+    at = np.random.default_rng(3).integers(0, 24, 16)
+    out = run(T.tile.gatherb, [a, (at * 32).astype("u4")], (16 * lanes,), dtype, 2, 1, 8)
+    np.testing.assert_array_equal(out, a.reshape(24, lanes)[at].ravel())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("repeats", "part"), [(1, 1.0), (3, 1.0), (1, 0.5)])
+@pytest.mark.parametrize("op", ["max", "min", "sum"])
+def test_block_and_whole_reductions(dtype, repeats, part, op):
+    lanes = 256 // np.dtype(dtype).itemsize
+    taking = int(lanes * part)
+    a = random((repeats * lanes,), dtype)
+    used = a.reshape(repeats, lanes)[:, :taking]
+    blocks = used.reshape(-1, 32 // np.dtype(dtype).itemsize)
+    out = run(
+        getattr(T.tile, f"block_reduce_{op}"), [a], (len(blocks),), dtype, repeats, taking, 1, 1, 8
+    )
+    np.testing.assert_array_equal(out, getattr(blocks, op)(1))
+    whole = getattr(T.tile, f"wholereduce{op}")
+    values = getattr(used, op)(1)
+    if op == "sum":
+        np.testing.assert_array_equal(
+            run(whole, [a], (repeats,), dtype, taking, repeats, 1, 1, 8), values
+        )
+        return
+    out = run(whole, [a], (2 * repeats,), dtype, taking, repeats, 1, 1, 8)
+    np.testing.assert_array_equal(out[::2], values)
+    places = out.view(f"u{out.itemsize}")[1::2]
+    np.testing.assert_array_equal(places, getattr(used, f"arg{op}")(1))
+    only = run(whole, [a], (repeats,), dtype, taking, repeats, 1, 1, 8, "ORDER_ONLY_VALUE")
+    np.testing.assert_array_equal(only, values)
+
+
+@pytest.mark.parametrize("n", [1, 40, 127])
+def test_counted_sums_and_differences(n):
+    a, b = random((128,), "f4"), random((128,), "f4")
+    total = run(T.tile.reduce_sum_experiment, [a], (8,), "float32", n)
+    assert total[0] == a[:n].sum()
+    out = run(T.tile.sub_experiment, [a, b], (128,), "float32", n)
+    np.testing.assert_array_equal(out[:n], a[:n] - b[:n])
+    rows = run(T.tile.sum_experiment, [a], (8,), "float32", [2, 64, min(n, 60)])
+    np.testing.assert_array_equal(rows[:2], a.reshape(2, 64)[:, : min(n, 60)].sum(1))
+
+
+@pytest.mark.parametrize(
+    ("strides", "words"),
+    [
+        ((1, 16), "T.tile.brcb_experiment with stride of repeats 16"),
+        ((2, 8), "T.tile.brcb_experiment with stride of blocks 2"),
+    ],
+)
+def test_strides_with_gaps_are_refused(strides, words):
+    a = random((64,), "f4")
+    with pytest.raises(TileError, match=words) as found:
+        run(T.tile.brcb_experiment, [a], (64, 8), "float32", 2, *strides)
+    assert "test_adapter_repeats.py" in str(found.value)
