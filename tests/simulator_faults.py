@@ -16,7 +16,7 @@ from tilelang.ir.expr import Binary, BinaryOp, Const, Expr, const
 from tilelang.ir.node import Node
 from tilelang.ir.thread import Elem, Instr, Program, Slot, Space, Write
 from tilelang.ir.tile import Block, Let, Stmt
-from tilelang.ir.verify import bodies
+from tilelang.ir.walk import bodies
 from tilelang.simulator.gpu.program import Order
 from tilelang.simulator.machine.report import Site
 

@@ -158,7 +158,7 @@ def test_a_broken_program_is_named(body, message):
 def test_a_kernel_sees_its_parameters_only():
     m = var("m")
     p = program(Write(A, m, get(A, m)), host=(Let(m, add(n, 1)),))
-    assert any("m is used where it is not known" in text for text in violations(p))
+    assert any("m is used outside its block" in text for text in violations(p))
     assert violations(program(host=(Write(A, e(0), get(A)),)))
 
 

@@ -8,11 +8,10 @@ the statement as text. One generator function states each concern; `RULES` lists
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilelang.errors import InternalError
-from tilelang.ir.expr import Buffer, Var
 from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.special import ReducerFinalize, ReducerUpdate
 from tilelang.ir.sync import ClusterBarrier, SyncGrid, WarpSpecialize
@@ -21,7 +20,6 @@ from tilelang.ir.tile import (
     ANNOTATIONS,
     Annotate,
     Atomic,
-    Block,
     Break,
     Continue,
     For,
@@ -37,10 +35,9 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.ir.verify_ascend import broken_ascend
+from tilelang.ir.verify_names import Finding, Scope
 from tilelang.ir.verify_types import broken_exprs, broken_fields, broken_shapes, single_element
-
-Finding = tuple[Stmt | None, str]
-"""A statement (None for the function as a whole), and what is wrong with it."""
+from tilelang.ir.walk import bound, operands, statements
 
 
 def verify(fn: Function) -> None:
@@ -73,31 +70,12 @@ def shown(stmt: Stmt) -> str:
     return "\n" + "\n".join([*lines[:4], *more]) + where
 
 
-def statements(fn: Function) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
-    """Every statement of a function with the statements around it, outermost first."""
-    return _inside(fn.body, ())
-
-
-def _inside(body: Block, around: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
-    for stmt in body:
-        yield stmt, around
-        for block in bodies(stmt):
-            yield from _inside(block, (*around, stmt))
-
-
-def bodies(stmt: Stmt) -> Iterator[Block]:
-    """The blocks of a statement."""
-    for f in stmt.fields():
-        if f.metadata["kind"] is Kind.BODY:
-            yield getattr(stmt, f.name)
-
-
 # Names -------------------------------------------------------------------------------------------
 
 
 def names(fn: Function) -> Iterator[Finding]:
     """A name is defined once in a function, before its uses, and used only inside its block."""
-    scope = _Scope()
+    scope = Scope()
     yield from scope.define(None, *fn.dynamic)
     yield from scope.define(None, *(p.var for p in fn.params if p.var is not None))
     for p in fn.params:
@@ -106,69 +84,7 @@ def names(fn: Function) -> Iterator[Finding]:
             yield from scope.define(None, p.buffer)
     if not is_name(fn.name):
         yield None, f"the function name {fn.name!r} is not a name"
-    yield from _names_in(fn.body, scope)
-
-
-class _Scope:
-    """The names known here, and all names defined so far."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, Var | Buffer] = {}
-        self.ever: set[str] = set()
-
-    def define(self, stmt: Stmt | None, *things: Var | Buffer) -> Iterator[Finding]:
-        for thing in things:
-            if thing.name in self.ever:
-                yield stmt, f"{thing.name} is defined twice"
-            if not is_name(thing.name):
-                yield stmt, f"{thing.name!r} is not a name"
-            self.ever.add(thing.name)
-            self.known[thing.name] = thing
-
-    def uses(self, stmt: Stmt | None, nodes: Iterable[Node]) -> Iterator[Finding]:
-        for node in nodes:
-            if isinstance(node, (Var, Buffer)):
-                yield from self.use(stmt, node)
-            if not isinstance(node, Buffer):  # the shape of a buffer belongs to its definition
-                yield from self.uses(stmt, node.children())
-
-    def use(self, stmt: Stmt | None, node: Var | Buffer) -> Iterator[Finding]:
-        found = self.known.get(node.name)
-        if found is None:
-            gone = "outside its block" if node.name in self.ever else "before it is defined"
-            yield stmt, f"{node.name} is used {gone}"
-        elif found != node:
-            yield stmt, f"{node.name} is used as {node!r} but defined as {found!r}"
-
-
-def _names_in(body: Block, scope: _Scope) -> Iterator[Finding]:
-    outer = dict(scope.known)
-    for stmt in body:
-        yield from scope.uses(stmt, _operands(stmt))
-        bound = list(_bound(stmt))
-        for thing in bound:
-            if isinstance(thing, Buffer):
-                yield from scope.uses(stmt, thing.children())
-        around = dict(scope.known)
-        yield from scope.define(stmt, *bound)
-        blocks = list(bodies(stmt))
-        for block in blocks:
-            yield from _names_in(block, scope)
-        if blocks:  # what a statement with a body defines is known in its body only
-            scope.known = around
-    scope.known = outer
-
-
-def _operands(stmt: Stmt) -> Iterator[Node]:
-    for f in stmt.fields():
-        if f.metadata["kind"] is Kind.OPERAND:
-            yield from flat(getattr(stmt, f.name))
-
-
-def _bound(stmt: Stmt) -> Iterator[Var | Buffer]:
-    for f in stmt.fields():
-        if f.metadata["kind"] is Kind.BINDS:
-            yield from (n for n in flat(getattr(stmt, f.name)) if isinstance(n, (Var, Buffer)))
+    yield from scope.block(fn.body)
 
 
 # Structure ---------------------------------------------------------------------------------------
@@ -195,7 +111,7 @@ _BLOCK_ONLY = (TileOp, Store, Parallel, Pipelined, SyncThreads, SyncGrid, Thread
 
 def launches(fn: Function) -> Iterator[Finding]:
     """A launch is at host level; operations of a block or thread are inside one."""
-    for stmt, around in statements(fn):
+    for stmt, around in statements(fn.body):
         inside = any(isinstance(s, Launch) for s in around)
         if isinstance(stmt, Launch) and inside:
             yield stmt, "a launch inside a launch"
@@ -220,7 +136,7 @@ def _launch_axes(launch: Launch) -> Iterator[Finding]:
 
 def jumps(fn: Function) -> Iterator[Finding]:
     """Break leaves a sequential loop, continue ends a round; neither leaves a parallel loop."""
-    for stmt, around in statements(fn):
+    for stmt, around in statements(fn.body):
         if not isinstance(stmt, (Break, Continue)):
             continue
         inner = next((s for s in reversed(around) if isinstance(s, _REGIONS)), None)
@@ -236,7 +152,7 @@ _NOT_PARALLEL = (Pipelined, Launch, WarpSpecialize, SyncThreads, SyncGrid, Clust
 
 def parallel_loops(fn: Function) -> Iterator[Finding]:
     """A parallel loop holds scalar statements, and another parallel loop only as a perfect nest."""
-    for stmt, around in statements(fn):
+    for stmt, around in statements(fn.body):
         if isinstance(stmt, Parallel):
             if len(stmt.vars) != len(stmt.extents):
                 yield stmt, f"{len(stmt.vars)} variables and {len(stmt.extents)} extents"
@@ -256,7 +172,7 @@ def parallel_loops(fn: Function) -> Iterator[Finding]:
 
 def schedules(fn: Function) -> Iterator[Finding]:
     """The schedule of a pipelined loop names each statement of its body once."""
-    for stmt, _ in statements(fn):
+    for stmt, _ in statements(fn.body):
         if not isinstance(stmt, Pipelined):
             continue
         if stmt.num_stages < 0:
@@ -268,7 +184,7 @@ def schedules(fn: Function) -> Iterator[Finding]:
 
 def annotation_kinds(fn: Function) -> Iterator[Finding]:
     """Annotations are of a known kind."""
-    for stmt, _ in statements(fn):
+    for stmt, _ in statements(fn.body):
         if isinstance(stmt, Annotate) and stmt.kind not in ANNOTATIONS:
             yield stmt, f"no annotation is called {stmt.kind!r}"
 
@@ -278,7 +194,7 @@ def annotation_kinds(fn: Function) -> Iterator[Finding]:
 
 def plain_data(fn: Function) -> Iterator[Finding]:
     """Attributes hold no nodes: a rewrite would not reach them."""
-    for stmt, _ in statements(fn):
+    for stmt, _ in statements(fn.body):
         for node in (stmt, *_below(stmt)):
             for f in node.fields():
                 if f.metadata["kind"] is Kind.ATTR and _holds_node(getattr(node, f.name)):
@@ -291,9 +207,9 @@ def _holds_node(value: Any) -> bool:
 
 def _below(stmt: Stmt) -> Iterator[Node]:
     """The nodes of a statement's own operands and buffers, without its blocks."""
-    for node in _operands(stmt):
+    for node in operands(stmt):
         yield from node.walk()
-    for thing in _bound(stmt):
+    for thing in bound(stmt):
         yield from thing.walk()
 
 
@@ -302,7 +218,7 @@ def expressions(fn: Function) -> Iterator[Finding]:
     for p in fn.params:
         for node in () if p.buffer is None else p.buffer.walk():
             yield from ((None, fault) for fault in broken_exprs(node))
-    for stmt, _ in statements(fn):
+    for stmt, _ in statements(fn.body):
         seen: set[int] = set()
         for node in _below(stmt):
             if id(node) not in seen:
@@ -314,20 +230,20 @@ def fields(fn: Function) -> Iterator[Finding]:
     """Conditions are bool, a stored value has the dtype of its place, loop variables are
     integers.
     """
-    for stmt, _ in statements(fn):
+    for stmt, _ in statements(fn.body):
         yield from ((stmt, fault) for fault in broken_fields(stmt))
 
 
 def shapes(fn: Function) -> Iterator[Finding]:
     """The static extents of the operands of a tile operation fit together."""
-    for stmt, _ in statements(fn):
+    for stmt, _ in statements(fn.body):
         if isinstance(stmt, TileOp) and not isinstance(stmt, ReducerFinalize):
             yield from ((stmt, fault) for fault in broken_shapes(stmt))
 
 
 def ascend(fn: Function) -> Iterator[Finding]:
     """Operations of Ascend cores name operations, modes and pipes that exist where they stand."""
-    for stmt, around in statements(fn):
+    for stmt, around in statements(fn.body):
         yield from ((stmt, fault) for fault in broken_ascend(stmt, around))
 
 

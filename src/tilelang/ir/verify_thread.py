@@ -27,7 +27,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.interval import Interval
-from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.node import Node
 from tilelang.ir.text import Named, is_name
 from tilelang.ir.thread import (
     ON_CORE,
@@ -62,8 +62,10 @@ from tilelang.ir.tile import (
     ThreadReturn,
     While,
 )
-from tilelang.ir.verify import Finding, bodies, shown
+from tilelang.ir.verify import shown
+from tilelang.ir.verify_names import Finding, Scope
 from tilelang.ir.verify_types import broken_exprs, broken_fields
+from tilelang.ir.walk import bodies, bound, operands, statements
 
 CheckInstr = Callable[[Instr], Iterator[str]]
 
@@ -110,14 +112,7 @@ class Subject:
 
     def statements(self) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
         """Every statement with those around it, outermost first."""
-        return _inside(self.program.body, ())
-
-
-def _inside(body: Block, around: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
-    for stmt in body:
-        yield stmt, around
-        for block in bodies(stmt):
-            yield from _inside(block, (*around, stmt))
+        return statements(self.program.body)
 
 
 # Names -------------------------------------------------------------------------------------------
@@ -125,7 +120,7 @@ def _inside(body: Block, around: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, tuple
 
 def names(s: Subject) -> Iterator[Finding]:
     """A name is defined once in a program, before its uses; a kernel sees its parameters only."""
-    scope = _Scope()
+    scope = Scope(_alone)
     program = s.program
     yield from scope.define(None, *program.dynamic)
     yield from scope.define(None, *(p.var for p in program.params if p.var is not None))
@@ -135,7 +130,7 @@ def names(s: Subject) -> Iterator[Finding]:
             yield from scope.define(None, p.array)
     if not is_name(program.name):
         yield None, f"the program name {program.name!r} is not a name"
-    yield from _names_in(program.body, scope)
+    yield from scope.block(program.body)
 
 
 def _facts(p: Argument) -> Iterator[Node]:
@@ -144,67 +139,8 @@ def _facts(p: Argument) -> Iterator[Node]:
         yield from p.array.children()
 
 
-class _Scope:
-    """The names known here, and all names defined so far."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, Named] = {}
-        self.ever: set[str] = set()
-
-    def define(self, stmt: Stmt | None, *things: Named) -> Iterator[Finding]:
-        for thing in things:
-            if thing.name in self.ever:
-                yield stmt, f"{thing.name} is defined twice"
-            if not is_name(thing.name):
-                yield stmt, f"{thing.name!r} is not a name"
-            self.ever.add(thing.name)
-            self.known[thing.name] = thing
-
-    def uses(self, stmt: Stmt | None, nodes: Iterable[Node]) -> Iterator[Finding]:
-        for node in nodes:
-            if isinstance(node, (Var, Array, TensorMap)):
-                yield from self.use(stmt, node)
-            else:
-                yield from self.uses(stmt, node.children())
-
-    def use(self, stmt: Stmt | None, node: Var | Array | TensorMap) -> Iterator[Finding]:
-        found = self.known.get(node.name)
-        if found is None:
-            gone = "where it is not known" if node.name in self.ever else "before it is defined"
-            yield stmt, f"{node.name} is used {gone}"
-        elif found != node:
-            yield stmt, f"{node.name} is used as {node!r} but defined as {found!r}"
-
-
-def _names_in(body: Block, scope: _Scope) -> Iterator[Finding]:
-    outer = dict(scope.known)
-    for stmt in body:
-        yield from scope.uses(stmt, _operands(stmt))
-        bound = list(_bound(stmt))
-        for thing in bound:
-            yield from scope.uses(stmt, thing.children())
-        around = dict(scope.known)
-        if isinstance(stmt, Kernel):
-            scope.known = {p.name: p for p in stmt.params}
-        yield from scope.define(stmt, *bound)
-        blocks = list(bodies(stmt))
-        for block in blocks:
-            yield from _names_in(block, scope)
-        if blocks:
-            scope.known = around
-    scope.known = outer
-
-
-def _operands(stmt: Stmt) -> Iterator[Node]:
-    for f in stmt.fields():
-        if f.metadata["kind"] is Kind.OPERAND:
-            yield from flat(getattr(stmt, f.name))
-
-
-def _bound(stmt: Stmt) -> Iterator[Named]:
-    for f in stmt.fields():
-        if f.metadata["kind"] is Kind.BINDS:
-            yield from (n for n in flat(getattr(stmt, f.name)) if isinstance(n, Named))
+def _alone(stmt: Stmt) -> Iterable[Named] | None:
+    return stmt.params if isinstance(stmt, Kernel) else None
 
 
 # Structure ---------------------------------------------------------------------------------------
@@ -361,9 +297,9 @@ def _is_static(node: Node, known: frozenset[Var]) -> bool:
 
 def _nodes(stmt: Stmt) -> Iterator[Node]:
     """The nodes of a statement's own operands."""
-    for node in _operands(stmt):
+    for node in operands(stmt):
         yield from node.walk()
-    for thing in _bound(stmt):
+    for thing in bound(stmt):
         yield from thing.walk()
 
 

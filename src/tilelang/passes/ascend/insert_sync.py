@@ -42,7 +42,7 @@ from tilelang.ir.tile import (
     View,
     While,
 )
-from tilelang.ir.verify import bodies
+from tilelang.ir.walk import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Access, Effects, conflict, spans_meet
 from tilelang.passes.ascend.flags import CrossFlags, Events

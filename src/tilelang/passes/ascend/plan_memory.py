@@ -27,7 +27,7 @@ from tilelang.ir.tile import (
     Stmt,
     While,
 )
-from tilelang.ir.verify import bodies
+from tilelang.ir.walk import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Access, Effects
 from tilelang.passes.ascend.settings import Automatic, is_automatic

@@ -51,7 +51,7 @@ from tilelang.ir.tile import (
     Store,
     While,
 )
-from tilelang.ir.verify import bodies
+from tilelang.ir.walk import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Access, Agent, agent, conflict, spans_meet
 from tilelang.passes.ascend.insert_sync import insert_sync

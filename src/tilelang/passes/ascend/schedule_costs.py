@@ -25,7 +25,7 @@ from tilelang.ir.tile import (
     Stmt,
     While,
 )
-from tilelang.ir.verify import bodies
+from tilelang.ir.walk import bodies
 from tilelang.isa.target import Costs, Rate
 from tilelang.passes.ascend.effects import Agent, Effects
 from tilelang.passes.build import minus

@@ -50,7 +50,7 @@ from tilelang.ir.tile import (
     View,
     While,
 )
-from tilelang.ir.verify import bodies
+from tilelang.ir.walk import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Effects, core_of_flag
 from tilelang.passes.ascend.settings import Automatic, is_automatic

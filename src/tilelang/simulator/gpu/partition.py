@@ -20,7 +20,7 @@ from tilelang.ir.expr import Expr, Var
 from tilelang.ir.node import Node
 from tilelang.ir.thread import Addr, Elem, Instr, Kernel, Slot
 from tilelang.ir.tile import Block, For, If, Let, Stmt, While
-from tilelang.ir.verify import bodies
+from tilelang.ir.walk import bodies
 from tilelang.isa.instr import Rows
 from tilelang.passes.simt.uniform import Uniform
 from tilelang.simulator import values

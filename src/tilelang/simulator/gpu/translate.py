@@ -43,7 +43,7 @@ from tilelang.ir.tile import (
     ThreadReturn,
     While,
 )
-from tilelang.ir.verify import bodies
+from tilelang.ir.walk import bodies
 from tilelang.isa.instr import Rows
 from tilelang.simulator import values
 from tilelang.simulator.gpu.arrays import Place

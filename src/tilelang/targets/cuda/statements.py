@@ -36,7 +36,7 @@ from tilelang.ir.tile import (
     ThreadReturn,
     While,
 )
-from tilelang.ir.verify import bodies
+from tilelang.ir.walk import bodies
 from tilelang.isa.instr import Rows
 from tilelang.targets.cuda.atomics import Updates, gemm_tile
 from tilelang.targets.cuda.expressions import Expressions
