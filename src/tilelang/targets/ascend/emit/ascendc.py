@@ -2,20 +2,22 @@
 
 What enters: a program of the thread stage. What leaves: the text of one file, a kernel for each
 launch, in the classes and functions of CANN's AscendC API (`kernel_operator.h`): local tensors at
-their addresses, copies with their parameters, vector functions row by row, flags as they stand.
-Nothing checks this text but its reader: upstream has no generator for this dialect that runs
-without CANN. What has no function here is refused by name.
+their addresses, copies with their parameters, vector functions row by row, flags as they stand. It
+is a kernel with static tensors, without `TPipe`: it begins with InitSocState and ends with a
+barrier, and calls what CANN's guide allows there. Calls of one pipe overlap in time on V and M, so
+a barrier stands between two that touch the same bytes. `tools/ascend_verify` compiles and runs the
+text on the host. What has no function here is refused by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
-from tilelang.ir.ascend import Core, CoreRegion
+from tilelang.ir.ascend import Core, CoreRegion, Pipe
 from tilelang.ir.expr import Expr, Var, int_value
 from tilelang.ir.interval import interval
-from tilelang.ir.node import Node
+from tilelang.ir.node import Effect, Node
 from tilelang.ir.thread import (
     ON_CORE,
     Array,
@@ -29,10 +31,35 @@ from tilelang.ir.thread import (
     Write,
     kernels_of,
 )
-from tilelang.ir.tile import Stmt
+from tilelang.ir.tile import For, If, Stmt, ThreadReturn, While
+from tilelang.scopes import Memory
+from tilelang.targets.ascend.emit.ascendc_helpers import HELPERS as OURS
+from tilelang.targets.ascend.emit.ascendc_vector import (
+    BLOCK,
+    MOVED,
+    VECTOR_ROWS,
+    at,
+    filled,
+    helper,
+    need_rows,
+    needs,
+    scalars,
+    slots,
+    values_of,
+)
 from tilelang.targets.ascend.emit.statements import Printer, Statements, cut
-from tilelang.targets.ascend.emit.text import HELPERS, Text, type_of, unprintable, with_own_names
+from tilelang.targets.ascend.emit.text import (
+    HELPERS,
+    Text,
+    number,
+    type_of,
+    unprintable,
+    with_own_names,
+)
+from tilelang.targets.ascend.machine import MACHINES
+from tilelang.targets.ascend.rows import PipeRow, rows_of
 
+_CHIP = "ascend910b"
 _POSITIONS = {
     Space.UB: "VECCALC",
     Space.L1: "A1",
@@ -41,24 +68,49 @@ _POSITIONS = {
     Space.L0C: "CO1",
 }
 _QUANT = {"float16": "F322F16", "bfloat16": "F322BF16"}
+_OVERLAPPING = (Pipe.V, Pipe.M)
+"""The pipes on which two calls may touch the same bytes with nothing between them: what MTE1 and
+MTE2 load is used up on another pipe, behind flags, before it is loaded again.
+"""
+_UB_BYTES = min(c.amount for c in MACHINES[_CHIP].chip.capacities(Memory.UB))
+_FLAGS_OF_MEETINGS = (11, 14)
+_WORDS = """
+scratch chosen kept GetBlockIdx GetSubBlockIdx GetSubBlockNum InitSocState PipeBarrier SetFlag
+WaitFlag CrossCoreSetFlag CrossCoreWaitFlag DataCopy DataCopyPad Copy Fill Fixpipe LoadData
+LoadDataWithTranspose Mmad Duplicate Brcb Cast Compare Compares Gather Gatherb GatherMask Exp Ln
+Abs Reciprocal Sqrt Rsqrt Relu Not And Or Add Sub Mul Div Max Min Adds Muls Maxs Mins LeakyRelu
+Axpy MulAddDst ShiftLeft ShiftRight WholeReduceSum WholeReduceMax WholeReduceMin GlobalTensor
+LocalTensor TPosition HardEvent RoundMode CMPMODE ReduceOrder QuantMode_t
+"""
+_NAMES = frozenset(_WORDS.split())
 
 
 def emit_ascendc(program: Program) -> str:
     """The source of a program for A2 and A3."""
-    text = Text()
-    for kernel in kernels_of(with_own_names(program)):
-        _Kernel(kernel, text).emit()
+    text = Text(OURS)
+    for kernel in kernels_of(with_own_names(program, _NAMES | OURS.keys())):
+        AscendC(kernel, text).emit()
     head = ['#include "kernel_operator.h"', "using namespace AscendC;"]
-    helpers = [line for name in text.helpers for line in ("", HELPERS[name].rstrip())]
+    texts = {**HELPERS, **OURS}
+    helpers = [line for name in text.helpers for line in ("", texts[name].rstrip())]
     return "\n".join([*head, *helpers, "", *text.lines]).rstrip() + "\n"
 
 
-class _Kernel(Statements):
+class AscendC(Statements):
     """One launch."""
 
     def __init__(self, kernel: Kernel, text: Text) -> None:
         super().__init__(text, ROWS)
         self.kernel = kernel
+        self.pending: dict[Pipe, list[tuple[Array, bool]] | None] = {}
+        self.places: dict[Array, tuple[int, int]] = {}
+        self.scratch_bytes = 0
+        self.scratch_at = 0
+        self.written = {
+            s.array.name
+            for n in kernel.walk()
+            for s in (n.outs if isinstance(n, Instr) else [n] if isinstance(n, Write) else ())
+        }
 
     def emit(self) -> None:
         """The kernel."""
@@ -75,27 +127,45 @@ class _Kernel(Statements):
         )
         head = f'extern "C" __global__ __aicore__ void {k.name}({listed})'
         with self.text.inside(head):
+            pairs = any(isinstance(s, CoreRegion) and s.subs > 1 for s in k.walk())
+            self.text.line(f"KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_{2 if pairs else 1});")
+            self.text.line("InitSocState();")
             for p in params:
                 if isinstance(p, Array):
                     element = type_of(p.type, k)
                     self.text.line(f"GlobalTensor<{element}> {p.name};")
                     self.text.line(f"{p.name}.SetGlobalBuffer((__gm__ {element}*){p.name}_gm);")
-            pairs = any(isinstance(s, CoreRegion) and s.subs > 1 for s in k.walk())
-            self.text.line(f"KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_{2 if pairs else 1});")
             (block,) = k.vars
             self.text.line(f"int32_t {block.name} = GetBlockIdx();")
             self.block(k.body)
+            self.text.line("PipeBarrier<PIPE_ALL>();")
         self.text.line()
+
+    # Regions and memory --------------------------------------------------------------------------
 
     def statement(self, stmt: Stmt) -> None:
         """One statement; regions are the kernel's own."""
+        if isinstance(stmt, ThreadReturn):
+            self.text.line("PipeBarrier<PIPE_ALL>();")
+        if isinstance(stmt, (For, If, While)):
+            # What the last round, or the other branch, left under way is not looked for.
+            self.pending = dict.fromkeys(_OVERLAPPING)
+            super().statement(stmt)
+            self.pending = dict.fromkeys(_OVERLAPPING)
+            return
         if not isinstance(stmt, CoreRegion):
             super().statement(stmt)
             return
         with self.text.inside(f"if ASCEND_IS_{'AIC' if stmt.core is Core.CUBE else 'AIV'}"):
+            self.pending = {pipe: [] for pipe in _OVERLAPPING}
             if stmt.core is Core.VECTOR:
                 self._number(stmt)
+            first, self.scratch_bytes = len(self.text.lines), 0
             self.block(stmt.body)
+            if self.scratch_bytes:
+                place = f"TPosition::VECCALC, {self.scratch_at}, {self.scratch_bytes}"
+                line = "  " * self.text.depth + f"LocalTensor<uint8_t> scratch({place});"
+                self.text.lines.insert(first, line)
 
     def _number(self, stmt: CoreRegion) -> None:
         """Which block and vector core this is: GetBlockIdx counts vector cores here."""
@@ -107,6 +177,19 @@ class _Kernel(Statements):
         for var in names:
             self.text.line(f"int32_t {var.name} = {'GetSubBlockIdx()' if cores > 1 else '0'};")
 
+    def scratch(self, size: int, stmt: Instr) -> str:
+        """A tensor of `size` bytes in UB, behind all buffers, for one call."""
+        ends = [
+            (n.offset or 0) + (int_value(n.array.size) or 0) * n.array.type.bytes
+            for n in self.kernel.walk()
+            if isinstance(n, Declare) and n.array.space is Space.UB and n.array.size is not None
+        ]
+        self.scratch_at = -(-max(ends, default=0) // BLOCK) * BLOCK
+        if self.scratch_at + size > _UB_BYTES:
+            raise unprintable(stmt, f"operations that need {size} bytes of UB that are not left")
+        self.scratch_bytes = max(self.scratch_bytes, size)
+        return "scratch"
+
     def declare(self, stmt: Declare) -> None:
         """A local tensor at its address."""
         array = stmt.array
@@ -114,15 +197,58 @@ class _Kernel(Statements):
             super().declare(stmt)
             return
         size = int_value(array.size) if array.size is not None else 0
+        first = stmt.offset or 0
+        self.places[array] = (first, first + (size or 0) * array.type.bytes)
         element = type_of(array.type, stmt)
-        place = f"TPosition::{_POSITIONS[array.space]}, {stmt.offset or 0}, {size}"
+        place = f"TPosition::{_POSITIONS[array.space]}, {first}, {size}"
         self.text.line(f"LocalTensor<{element}> {array.name}({place});")
 
-    def of(self, e: object) -> str:
-        """A value; single elements of tensors are read by `GetValue`."""
+    # Order within a pipe -------------------------------------------------------------------------
+
+    def instruction(self, stmt: Instr) -> None:
+        """An instruction, behind a barrier if one before it touches the same bytes."""
+        row = cast("PipeRow", rows_of(_CHIP)[stmt.row])
+        if stmt.row == "barrier":
+            done = dict(stmt.imm)["pipe"]
+            for pipe in _OVERLAPPING:
+                if done in (pipe.value, "ALL"):
+                    self.pending[pipe] = []
+        touched = [
+            (slot.array, bool(operand.effect & Effect.WRITE))
+            for operand, slot in zip((*row.outs, *row.ins), (*stmt.outs, *stmt.ins), strict=True)
+            if isinstance(slot, Slot)
+        ]
+        if row.pipe in _OVERLAPPING:
+            if row.pipe is Pipe.M:
+                touched = touched[:1]
+            before = self.pending.get(row.pipe, [])
+            clash = before is None or any(
+                (w or v) and self._overlap(a, b) for a, w in touched for b, v in before
+            )
+            if clash and not _is_large(stmt):
+                self.text.line(f"PipeBarrier<PIPE_{row.pipe.value}>();")
+            self.pending[row.pipe] = [*([] if clash else before or []), *touched]
+        super().instruction(stmt)
+
+    def _overlap(self, a: Array, b: Array) -> bool:
+        if a.space is not b.space:
+            return False
+        (first, last), (start, end) = self.places[a], self.places[b]
+        return first < end and start < last
+
+    # Elements ------------------------------------------------------------------------------------
+
+    def of(self, e: Any) -> str:
+        """A value; an element of a tensor that the kernel writes to global memory isn't one: the
+        scalar unit's cache may hold what was there before.
+        """
         for n in e.walk() if isinstance(e, Node) else ():
-            if isinstance(n, Elem) and n.array.space not in (Space.REGISTER, Space.LOCAL):
-                raise unprintable(n, "single elements of tensors in expressions")
+            if (
+                isinstance(n, Elem)
+                and n.array.space is Space.GLOBAL
+                and n.array.name in self.written
+            ):
+                raise unprintable(n, "elements of tensors that the kernel itself writes")
         return super().of(e)
 
     def write(self, stmt: Write) -> None:
@@ -130,83 +256,142 @@ class _Kernel(Statements):
         if stmt.array.space in (Space.REGISTER, Space.LOCAL):
             super().write(stmt)
             return
-        at = self.of(stmt.index)
-        self.text.line(f"{stmt.array.name}.SetValue({at}, {self.of(stmt.value)});")
+        if stmt.array.space is Space.GLOBAL:
+            raise unprintable(stmt, "single elements stored to global memory")
+        index = self.of(stmt.index)
+        self.text.line(f"{stmt.array.name}.SetValue({index}, {self.of(stmt.value)});")
 
 
-# Instructions ------------------------------------------------------------------------------------
+def _is_large(stmt: Instr) -> bool:
+    """Whether a product is so large that the next one needs no barrier (page Mmad)."""
+    if stmt.row != "mad":
+        return False
+    _, m, n, *_ = (int_value(v) or 0 for v in values_of(stmt))
+    return m // 16 * (n // 16) >= 10
 
 
-def _at(x: Statements, slot: Slot, more: str = "") -> str:
-    index = x.of(slot.index)
-    total = " + ".join(p for p in (index if index != "0" else "", more) if p)
-    return f"{slot.array.name}[{total}]" if total else slot.array.name
-
-
-def _scalars(x: Statements, stmt: Instr) -> list[str]:
-    return [x.of(e) for e in stmt.ins if not isinstance(e, Slot)]
-
-
-def _slots(stmt: Instr) -> list[Slot]:
-    return [e for e in stmt.ins if isinstance(e, Slot)]
+# Copies ------------------------------------------------------------------------------------------
 
 
 def _gm_ub(x: Statements, stmt: Instr) -> None:
-    _gm_ub_rows(x, stmt, _scalars(x, stmt))
+    _gm_ub_rows(x, stmt, values_of(stmt), "false, 0, 0, 0")
 
 
-def _gm_ub_rows(x: Statements, stmt: Instr, sizes: Sequence[str]) -> None:
-    (dst,), (src,) = stmt.outs, _slots(stmt)
-    rows, columns, src_pitch, dst_pitch = sizes
+def _gm_ub_rows(x: Statements, stmt: Instr, sizes: Sequence[Expr], pad: str) -> None:
+    """Rows, each of which ends at a whole block of 32 bytes: `pad` says what fills it up. Where
+    that would be more than the tile has, the last block comes by way of a temporary.
+    """
+    (dst,), (src,) = stmt.outs, slots(stmt)
+    need_rows(stmt, sizes[0], [(sizes[3], dst)])
+    rows, columns, src_pitch, dst_pitch = (x.of(e) for e in sizes)
     size, element = dst.array.type.bytes, type_of(dst.array.type, stmt)
+    if pad.startswith("false") and not _ends_with_a_block(dst, sizes[0], sizes[1]):
+        needs(stmt, dst.dtype, MOVED, "loads of parts of blocks")
+        called, scratch = helper(x, stmt, "load_rows")
+        places = f"{at(x, dst)}, {at(x, src)}, {scratch}"
+        x.text.line(f"{called}({places}{rows}, {columns}, {src_pitch}, {dst_pitch});")
+        return
     gaps = f"({src_pitch} - {columns}) * {size}, ({dst_pitch} - {columns}) * {size} / 32"
     x.text.line(
-        f"DataCopyPad({_at(x, dst)}, {_at(x, src)}, DataCopyExtParams((uint16_t)({rows}),"
+        f"DataCopyPad({at(x, dst)}, {at(x, src)}, DataCopyExtParams((uint16_t)({rows}),"
         f" (uint32_t)({columns} * {size}), {gaps}, 0),"
-        f" DataCopyPadExtParams<{element}>(false, 0, 0, 0));"
+        f" DataCopyPadExtParams<{element}>({pad}));"
     )
 
 
+def _ends_with_a_block(dst: Slot, rows: Expr, columns: Expr) -> bool:
+    """Whether rows end at a block of 32 bytes, or the only one where the array does: nothing else
+    is in its last block.
+    """
+    known = int_value(columns)
+    if known is not None and known * dst.array.type.bytes % BLOCK == 0:
+        return True
+    first = int_value(dst.index)
+    size = int_value(dst.array.size) if dst.array.size is not None else None
+    if known is None or first is None or size is None:
+        return False
+    return int_value(rows) == 1 and first + known == size
+
+
 def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
-    """A tile of which global memory may lack rows or columns: filled with the pad before."""
+    """A tile of which global memory may lack rows or columns: filled with the pad before. What a
+    row lacks of its last block is filled by the copy, with the same value.
+    """
     (dst,) = stmt.outs
-    pad, rows, columns, src_pitch, dst_pitch, tile_rows, tile_columns = _scalars(x, stmt)
-    with x.text.inside(f"if ({cut((rows, tile_rows), (columns, tile_columns))})"):
+    value, rows, columns, src_pitch, dst_pitch, tile_rows, tile_columns = values_of(stmt)
+    pad, there, wide = x.of(value), x.of(columns), x.of(tile_columns)
+    need_rows(stmt, tile_rows, [(dst_pitch, dst)])
+    short = cut((x.of(rows), x.of(tile_rows)), (there, wide))
+    per_block = BLOCK // dst.array.type.bytes
+    with x.text.inside(f"if ({short})"):
         x.text.line("PipeBarrier<PIPE_ALL>();")
-        with x.text.inside(f"for (int32_t row = 0; row < {tile_rows}; ++row)"):
-            row = _at(x, dst, f"row * {dst_pitch}")
-            x.text.line(f"Duplicate({row}, {pad}, {tile_columns});")
+        with x.text.inside(f"for (int32_t row = 0; row < {x.of(tile_rows)}; ++row)"):
+            row = at(x, dst, f"row * {x.of(dst_pitch)}")
+            x.text.line(filled(x, stmt, dst, row, value, tile_columns))
         x.text.line("PipeBarrier<PIPE_ALL>();")
-    _gm_ub_rows(x, stmt, (rows, columns, src_pitch, dst_pitch))
+    element = type_of(dst.array.type, stmt)
+    lacking = f"(uint8_t)(({per_block} - {there} % {per_block}) % {per_block})"
+    whole = _ends_with_a_block(dst, tile_rows, tile_columns)
+    filler = f"true, 0, {lacking}, ({element}){pad}" if whole else "false, 0, 0, 0"
+    _gm_ub_rows(x, stmt, (rows, columns, src_pitch, dst_pitch), filler)
 
 
 def _ub_gm(x: Statements, stmt: Instr) -> None:
-    (dst,), (src,) = stmt.outs, _slots(stmt)
-    rows, columns, src_pitch, dst_pitch = _scalars(x, stmt)
+    (dst,), (src,) = stmt.outs, slots(stmt)
+    values = values_of(stmt)
+    need_rows(stmt, values[0], [(values[2], src)])
+    rows, columns, src_pitch, dst_pitch = (x.of(e) for e in values)
     size = dst.array.type.bytes
     gaps = f"({src_pitch} - {columns}) * {size} / 32, ({dst_pitch} - {columns}) * {size}"
     x.text.line(
-        f"DataCopyPad({_at(x, dst)}, {_at(x, src)}, DataCopyExtParams((uint16_t)({rows}),"
+        f"DataCopyPad({at(x, dst)}, {at(x, src)}, DataCopyExtParams((uint16_t)({rows}),"
         f" (uint32_t)({columns} * {size}), {gaps}, 0));"
     )
 
 
+_LARGEST_PITCH = 65535
+"""Of a source of ND2NZ, in elements (its page)."""
+
+
 def _gm_l1(x: Statements, stmt: Instr) -> None:
-    (dst,), (src,) = stmt.outs, _slots(stmt)
-    rows, columns, pitch, tile_rows, tile_columns, nz_rows = _scalars(x, stmt)
+    (dst,), (src,) = stmt.outs, slots(stmt)
+    rows, columns, pitch, tile_rows, tile_columns, nz_rows = scalars(x, stmt)
     c0 = int(dict(stmt.imm)["c0"])
     if (rows, columns) != (tile_rows, tile_columns):
+        # Bytes are filled in pairs: the function has no type of 8 bits.
+        pairs = dst.array.type.bytes == 1
+        place = at(x, dst) + (".ReinterpretCast<uint16_t>()" if pairs else "")
+        element = "uint16_t" if pairs else type_of(dst.array.type, stmt)
+        zero = "0" if pairs else number(0, dst.dtype, stmt)
         blocks = f"({tile_columns} + {c0 - 1}) / {c0}"
         gap = f"(uint16_t)({nz_rows} - {tile_rows})"
-        element = type_of(dst.array.type, stmt)
+        sizes = f"(uint16_t)({blocks}), (uint16_t)({tile_rows}), {gap}, {zero}"
         with x.text.inside(f"if ({cut((rows, tile_rows), (columns, tile_columns))})"):
-            sizes = f"(uint16_t)({blocks}), (uint16_t)({tile_rows}), {gap}, 0"
-            x.text.line(f"InitConstValue({_at(x, dst)}, InitConstValueParams<{element}>({sizes}));")
+            x.text.line(f"Fill({place}, InitConstValueParams<{element}>({sizes}));")
             x.text.line("PipeBarrier<PIPE_MTE2>();")
-    x.text.line(
-        f"DataCopy({_at(x, dst)}, {_at(x, src)}, Nd2NzParams(1, {rows}, {columns}, 0, {pitch},"
-        f" {nz_rows}, 1, 0));"
+    known = int_value(values_of(stmt)[2])
+    tail = f"{nz_rows}, 1, 0"
+    near = (
+        f"DataCopy({at(x, dst)}, {at(x, src)}, Nd2NzParams(1, {rows}, {columns}, 0, {pitch},"
+        f" {tail}));"
     )
+    if known is not None and known <= _LARGEST_PITCH:
+        x.text.line(near)
+        return
+    row = f"DataCopy({at(x, dst, f'row * {c0}')}, {at(x, src, f'row * {pitch}')},"
+    far = f"{row} Nd2NzParams(1, 1, {columns}, 0, {columns}, {tail}));"
+    if known is None:
+        with x.text.inside(f"if ({pitch} <= {_LARGEST_PITCH})", "} else {"):
+            x.text.line(near)
+        x.text.depth += 1
+    with x.text.inside(f"for (int32_t row = 0; row < {rows}; ++row)"):
+        x.text.line(far)
+    if known is None:
+        x.text.depth -= 1
+        x.text.line("}")
+
+
+# The cube core -----------------------------------------------------------------------------------
 
 
 def _load(*, turned: bool) -> Printer:
@@ -216,12 +401,13 @@ def _load(*, turned: bool) -> Printer:
     """
 
     def printer(x: Statements, stmt: Instr) -> None:
-        (dst,), (src,) = stmt.outs, _slots(stmt)
-        outer, inner, nz_rows = _scalars(x, stmt)
+        (dst,), (src,) = stmt.outs, slots(stmt)
+        outer, inner, nz_rows = scalars(x, stmt)
         c0 = int(dict(stmt.imm)["c0"])
         left = dst.array.space is Space.L0A
         if turned and c0 != 16:
-            raise unprintable(stmt, f"transposed loads of {dst.array.type}")
+            _load_squares(x, stmt, c0, left)
+            return
         blocks, depth = f"({outer} + 15) / 16", f"(({inner} + {c0 - 1}) / {c0})"
         with x.text.inside(f"for (int32_t block = 0; block < {blocks}; ++block)"):
             place = f"block * {depth} * {16 * c0}" if left else f"block * {16 * c0}"
@@ -229,97 +415,59 @@ def _load(*, turned: bool) -> Printer:
             start = f"block * {nz_rows} * 16" if turned else f"block * {16 * c0}"
             stride = "1" if turned else f"{nz_rows} / 16"
             x.text.line(
-                f"LoadData({_at(x, dst, place)}, {_at(x, src, start)}, LoadData2DParams(0,"
+                f"LoadData({at(x, dst, place)}, {at(x, src, start)}, LoadData2DParams(0,"
                 f" {depth}, {stride}, 0, {gap}, {'true' if turned else 'false'}, 0));"
             )
 
     return printer
 
 
+def _load_squares(x: Statements, stmt: Instr, c0: int, left: bool) -> None:
+    """Bytes turned: squares of 32 of L1, whose halves are neighbours along the outer axis."""
+    (dst,), (src,) = stmt.outs, slots(stmt)
+    outer, inner, nz_rows = values_of(stmt)
+    whole = [int_value(v) for v in (outer, inner, nz_rows)]
+    if c0 != BLOCK or any(v is None or v % BLOCK for v in whole):
+        raise unprintable(stmt, f"transposed loads of {dst.array.type} that are no squares of 32")
+    many, depth, rows = (cast("int", v) for v in whole)
+    deep, fractal = depth // BLOCK, 512
+    with x.text.inside(f"for (int32_t block = 0; block < {many // BLOCK}; ++block)"):
+        place = f"block * {(2 * deep if left else 2) * fractal}"
+        gap, apart = (0, deep - 1) if left else (many // 16 - 1, 0)
+        x.text.line(
+            f"LoadDataWithTranspose({at(x, dst, place)}, {at(x, src, f'block * {rows * BLOCK}')},"
+            f" LoadData2dTransposeParams(0, {deep}, 1, {gap}, {apart}));"
+        )
+
+
 def _mad(x: Statements, stmt: Instr) -> None:
-    (c,), (a, b) = stmt.outs, _slots(stmt)
-    init, m, n, k, _ = _scalars(x, stmt)
+    (c,), (a, b) = stmt.outs, slots(stmt)
+    values = values_of(stmt)
+    init, m, n, k, rows = (x.of(v) for v in values)
+    height, known = int_value(values[1]), int_value(values[4])
+    if height is None or known is None or -(-height // 16) * 16 != known:
+        # Columns of 16 lie as far apart in L0C as the product has rows of fractals.
+        raise unprintable(stmt, f"products of {m} rows into a tile of {rows}")
+    if height == 1:  # one row would be read in another order ("GEMV" on the page of Mmad)
+        m = "16"
     x.text.line(
-        f"Mmad({_at(x, c)}, {_at(x, a)}, {_at(x, b)}, MmadParams({m}, {n}, {k}, 0, false, {init}));"
+        f"Mmad({at(x, c)}, {at(x, a)}, {at(x, b)}, MmadParams({m}, {n}, {k}, 0, false, {init}));"
     )
 
 
 def _l0c_gm(x: Statements, stmt: Instr) -> None:
-    (dst,), (src,) = stmt.outs, _slots(stmt)
-    rows, columns, c_rows, pitch, scale = _scalars(x, stmt)[:5]
+    (dst,), (src,) = stmt.outs, slots(stmt)
+    rows, columns, c_rows, pitch, scale = scalars(x, stmt)[:5]
     same = dst.array.type == src.array.type
     quant = "NoQuant" if same else _QUANT.get(str(dst.array.type))
-    if quant is None or src.array.type != "float32" or scale != "1.0f":
+    if quant is None or (not same and src.array.type != "float32") or scale != "1.0f":
         raise unprintable(stmt, f"drains of {src.array.type} into {dst.array.type}")
     relu = "true" if dict(stmt.imm)["relu"] else "false"
     with x.text.inside(""):
         x.text.line(f"FixpipeParamsV220 drain({columns}, {rows}, {c_rows}, {pitch}, {relu});")
         x.text.line(f"drain.quantPre = QuantMode_t::{quant};")
         types = ", ".join(type_of(s.array.type, stmt) for s in (dst, src))
-        x.text.line(f"Fixpipe<{types}, CFG_ROW_MAJOR>({_at(x, dst)}, {_at(x, src)}, drain);")
-
-
-# Vector functions --------------------------------------------------------------------------------
-
-_UNARY = {
-    "exp": "Exp", "ln": "Ln", "abs": "Abs", "reciprocal": "Reciprocal", "sqrt": "Sqrt",
-    "rsqrt": "Rsqrt", "relu": "Relu", "bitwise_not": "Not", "sigmoid": "Sigmoid", "silu": "Silu",
-    "sin": "Sin", "cos": "Cos",
-}  # fmt: skip
-_BINARY = {
-    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min",
-    "bitwise_and": "And", "bitwise_or": "Or", "mul_add_dst": "MulAddDst",
-}  # fmt: skip
-_BY_SCALAR = {
-    "add": "Adds", "mul": "Muls", "max": "Maxs", "min": "Mins", "axpy": "Axpy",
-    "leaky_relu": "LeakyRelu", "bitwise_lshift": "ShiftLeft", "bitwise_rshift": "ShiftRight",
-}  # fmt: skip
-
-
-def _rowwise(name: str, scalars: int = 0) -> Printer:
-    """One call for each row; neighbours only."""
-
-    def printer(x: Statements, stmt: Instr) -> None:
-        (dst,), srcs = stmt.outs, _slots(stmt)
-        values = [cast("Expr", e) for e in stmt.ins if not isinstance(e, Slot)]
-        given, (rows, columns, dst_pitch, *steps) = values[:scalars], values[scalars:]
-        for pitch_step in steps[1::2]:
-            if int_value(pitch_step) != 1:
-                raise unprintable(stmt, "vector operations on elements that are no neighbours")
-        texts = [x.of(e) for e in given]
-        one = int_value(rows) == 1
-        places = [
-            _at(x, s, "" if one else f"row * {x.of(p)}")
-            for s, p in zip((dst, *srcs), (dst_pitch, *steps[::2]), strict=True)
-        ]
-        call = f"{name}({', '.join([*places, *texts, x.of(columns)])});"
-        if one:
-            x.text.line(call)
-            return
-        with x.text.inside(f"for (int32_t row = 0; row < {x.of(rows)}; ++row)"):
-            x.text.line(call)
-
-    return printer
-
-
-def _copied(name: str, *, mode: bool) -> Printer:
-    def printer(x: Statements, stmt: Instr) -> None:
-        (dst,), (src,) = stmt.outs, _slots(stmt)
-        rows, columns, src_pitch, dst_pitch = _scalars(x, stmt)
-        word = dict(stmt.imm).get("rounding") or "CAST_NONE"
-        more = f", RoundMode::{word}" if mode else ""
-        with x.text.inside(f"for (int32_t row = 0; row < {rows}; ++row)"):
-            a, b = _at(x, dst, f"row * {dst_pitch}"), _at(x, src, f"row * {src_pitch}")
-            x.text.line(f"{name}({a}, {b}{more}, {columns});")
-
-    return printer
-
-
-def _duplicate(x: Statements, stmt: Instr) -> None:
-    (dst,) = stmt.outs
-    value, rows, columns, pitch = _scalars(x, stmt)
-    with x.text.inside(f"for (int32_t row = 0; row < {rows}; ++row)"):
-        x.text.line(f"Duplicate({_at(x, dst, f'row * {pitch}')}, {value}, {columns});")
+        x.text.line(f"Fixpipe<{types}, CFG_ROW_MAJOR>({at(x, dst)}, {at(x, src)}, drain);")
 
 
 # Order -------------------------------------------------------------------------------------------
@@ -328,7 +476,7 @@ def _duplicate(x: Statements, stmt: Instr) -> None:
 def _flag(name: str) -> Printer:
     def printer(x: Statements, stmt: Instr) -> None:
         imm = dict(stmt.imm)
-        (event,) = _scalars(x, stmt)
+        (event,) = scalars(x, stmt)
         x.text.line(f"{name}<HardEvent::{imm['src']}_{imm['dst']}>({event});")
 
     return printer
@@ -340,18 +488,34 @@ def _barrier(x: Statements, stmt: Instr) -> None:
 
 def _cross_set(x: Statements, stmt: Instr) -> None:
     imm = dict(stmt.imm)
-    (flag,) = _scalars(x, stmt)
+    (flag,) = scalars(x, stmt)
     x.text.line(f"CrossCoreSetFlag<{imm['mode']}, PIPE_{imm['pipe']}>({flag});")
 
 
 def _cross_wait(x: Statements, stmt: Instr) -> None:
-    (flag,) = _scalars(x, stmt)
+    (flag,) = scalars(x, stmt)
     x.text.line(f"CrossCoreWaitFlag({flag});")
 
 
 def _sync_all(x: Statements, stmt: Instr) -> None:
-    del stmt
-    x.text.line("SyncAll();")
+    """All cores that the kernel has meet, with flags that no one else uses."""
+    kernel = cast("AscendC", x).kernel
+    low, high = _FLAGS_OF_MEETINGS
+    regions = [n for n in kernel.walk() if isinstance(n, CoreRegion)]
+    kinds = {
+        r.core
+        for r in regions
+        if any(isinstance(n, Instr) and n.row == "sync.all" for n in r.walk())
+    }
+    for n in kernel.walk():
+        if isinstance(n, Instr) and n.row.startswith("cross."):
+            (flag,) = (int_value(v) for v in values_of(n))
+            if flag is None or low <= flag <= high:
+                raise unprintable(stmt, f"sync_all beside cross-core flags from {low} to {high}")
+    if Core.VECTOR not in kinds:
+        raise unprintable(stmt, "meetings of cube cores alone")
+    name = "meet_all" if Core.CUBE in kinds else "meet_vector"
+    x.text.line(f"{x.text.helper(name)}();")
 
 
 _ATOMIC = {"add": "SetAtomicAdd", "max": "SetAtomicMax", "min": "SetAtomicMin"}
@@ -374,7 +538,6 @@ ROWS: dict[str, Printer] = {
     "gm.ub": _gm_ub,
     "gm.ub.pad": _gm_ub_pad,
     "ub.gm": _ub_gm,
-    "ub.ub": _copied("DataCopy", mode=False),
     "gm.l1.nz": _gm_l1,
     "l1.l0a": _load(turned=False),
     "l1.l0a.t": _load(turned=True),
@@ -382,11 +545,7 @@ ROWS: dict[str, Printer] = {
     "l1.l0b.t": _load(turned=False),
     "mad": _mad,
     "l0c.gm": _l0c_gm,
-    "v.cast": _copied("Cast", mode=True),
-    "v.dup": _duplicate,
-    **{f"v.{op}": _rowwise(name) for op, name in _UNARY.items()},
-    **{f"v.{op}": _rowwise(name) for op, name in _BINARY.items()},
-    **{f"v.{op}.s": _rowwise(name, 1) for op, name in _BY_SCALAR.items()},
+    **VECTOR_ROWS,
     "flag.set": _flag("SetFlag"),
     "flag.wait": _flag("WaitFlag"),
     "barrier": _barrier,

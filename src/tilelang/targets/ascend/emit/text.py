@@ -7,7 +7,7 @@ helpers that a program uses are printed in front of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -131,12 +131,12 @@ _RESERVED = frozenset(_WORDS.split())
 _PREFIXES = ("asc_", "vector_", "simt_", "fill_b", "to_e", "from_e", "PIPE_", "__")
 
 
-def with_own_names(program: Program) -> Program:
-    """The program without names that mean something else in C++."""
+def with_own_names(program: Program, taken: Collection[str] = ()) -> Program:
+    """The program without names that mean something else in C++, `taken` among them."""
     names = {n.name for n in program.walk() if isinstance(n, (Var, Array))}
     new: dict[str, str] = {}
     for name in sorted(names):
-        if name in _RESERVED or name in HELPERS or name.startswith(_PREFIXES):
+        if name in _RESERVED or name in taken or name in HELPERS or name.startswith(_PREFIXES):
             made = f"own_{name.strip('_')}"
             while made in names:
                 made += "_"
@@ -179,9 +179,14 @@ def unprintable(at: Node, what: str, help: str = "") -> TileError:  # noqa: A002
 
 
 class Text:
-    """The lines of a source, and what expressions need of the place where they stand."""
+    """The lines of a source, and what expressions need of the place where they stand.
 
-    def __init__(self) -> None:
+    `own` are helpers of this source beside `HELPERS`. One that has `lesser` and `greater` is for
+    the scalar unit of a core: it has no maths, and elements of tensors are read by `GetValue`.
+    """
+
+    def __init__(self, own: Collection[str] = ()) -> None:
+        self.own = frozenset(own)
         self.lines: list[str] = []
         self.depth = 0
         self.helpers: dict[str, None] = {}
@@ -209,6 +214,11 @@ class Text:
         """Whether an integer is certainly not negative."""
         low = bounds(e, self.ranges).lo
         return low is not None and low >= 0
+
+    @property
+    def is_scalar_unit(self) -> bool:
+        """Whether expressions are carried out by the scalar unit of a core."""
+        return "lesser" in self.own
 
     # Expressions ---------------------------------------------------------------------------------
 
@@ -267,6 +277,9 @@ def _binary(x: Text, e: Binary) -> str:
     a, b = x.of(e.a), x.of(e.b)
     if e.op in (BinaryOp.MIN, BinaryOp.MAX):
         word = "min" if e.op is BinaryOp.MIN else "max"
+        if x.is_scalar_unit:
+            name = x.helper("lesser" if word == "min" else "greater")
+            return f"{name}<{type_of(e.dtype, e)}>({a}, {b})"
         return f"f{word}f({a}, {b})" if e.dtype.is_float else f"{word}({a}, {b})"
     if e.op in (BinaryOp.FLOORDIV, BinaryOp.FLOORMOD):
         word = "floordiv" if e.op is BinaryOp.FLOORDIV else "floormod"
@@ -274,7 +287,7 @@ def _binary(x: Text, e: Binary) -> str:
             raise unprintable(e, "divisions of floats that round down")
         if e.dtype.is_uint or (x.is_natural(e.a) and x.is_natural(e.b)):
             return f"({a} {'/' if word == 'floordiv' else '%'} {b})"
-        return f"{x.helper(word)}({a}, {b})"
+        return f"{x.helper(word)}<{type_of(e.dtype, e)}>({a}, {b})"
     return f"({a} {_SYMBOLS[e.op]} {b})"
 
 
@@ -301,6 +314,8 @@ def _cast(x: Text, e: Cast) -> str:
 
 def _bitcast(x: Text, e: Bitcast) -> str:
     target, source = type_of(e.type, e), type_of(e.a.dtype, e)
+    if x.is_scalar_unit:
+        raise unprintable(e, "bits of one type as another on the scalar unit")
     return f"{x.helper('bits')}<{target}, {source}>({x.of(e.a)})"
 
 
@@ -315,6 +330,8 @@ _SPELLED = {"abs": "fabsf", "round": "rintf", "fma": "fmaf", "rcp": "1.0f / "}
 
 def _call(x: Text, e: Call) -> str:
     args = ", ".join(x.of(a) for a in e.args)
+    if x.is_scalar_unit:
+        raise unprintable(e, f"calls of T.{e.fn} on the scalar unit")
     if e.fn in _MATHS and e.type == "float32":
         return f"{e.fn}f({args})"
     if e.fn == "abs" and e.type.is_integer:
@@ -331,7 +348,10 @@ def _select(x: Text, e: Select) -> str:
 def _elem(x: Text, e: Elem) -> str:
     if e.type.lanes != 1:
         raise unprintable(e, f"vectors of {e.type}")
-    return f"{e.array.name}[{x.of(e.index)}]"
+    index = x.of(e.index)
+    if x.is_scalar_unit and e.array.space not in (Space.REGISTER, Space.LOCAL):
+        return f"{e.array.name}.GetValue({index})"
+    return f"{e.array.name}[{index}]"
 
 
 def _addr(x: Text, e: Addr) -> str:
