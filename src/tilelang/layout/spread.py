@@ -107,6 +107,21 @@ class Spread:
         kept = tuple(replace(d, axis=found[d.axis]) for d in self.digits if d.axis in found)
         return Spread(tuple(shape), self.threads, kept)
 
+    def part(self, axis: int, extent: int) -> Spread | None:
+        """The layout of each `extent` neighbouring places along an axis, from a multiple of
+        `extent` on; None if they lie in other threads than the next ones.
+        """
+        kept: list[Digit] = []
+        for d in self.digits:
+            size = d.size
+            if d.axis == axis and d.weight * d.size > extent:
+                size = max(1, extent // d.weight)
+                if d.thread or (d.weight < extent and (extent % d.weight or d.size % size)):
+                    return None
+            kept.append(replace(d, size=size))
+        shape = (*self.shape[:axis], extent, *self.shape[axis + 1 :])
+        return Spread(shape, self.threads, tuple(kept))
+
     def simple(self) -> Spread:
         """The same map without digits of size 1, and with neighbouring digits joined."""
         out: list[Digit] = []

@@ -14,11 +14,22 @@ can make a program wrong; `spread.broken` is the validator.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilelang.errors import InternalError
-from tilelang.ir.expr import Buffer, Expr, Load, LoadVector, Region, Var, int_value
+from tilelang.ir.affine import bounds
+from tilelang.ir.expr import (
+    Binary,
+    BinaryOp,
+    Buffer,
+    Expr,
+    Load,
+    LoadVector,
+    Region,
+    Var,
+    int_value,
+)
 from tilelang.ir.tile import (
     Alloc,
     Atomic,
@@ -36,6 +47,9 @@ from tilelang.passes.simt.launch import Threads, static_shape
 Axes = tuple[int | None, ...]
 """For each axis of a buffer, the axis of the nest that walks it; None where the index is 0."""
 
+Starts = tuple[Expr | None, ...]
+"""For each axis of a buffer, what is added to the variable that walks it; None for nothing."""
+
 
 @dataclass
 class Layouts:
@@ -46,11 +60,29 @@ class Layouts:
 
 @dataclass(frozen=True)
 class Use:
-    """An access to a fragment in a nest. `axes` is None where indices are computed."""
+    """An access to a fragment in a nest. `axes` is None where indices are computed; `starts` says
+    where the nest begins along each axis of which it walks a part.
+    """
 
     buffer: Buffer
     axes: Axes | None
     writes: bool
+    starts: Starts = ()
+
+    def part(self, spread: Spread, nest: tuple[int, ...]) -> Spread | None:
+        """The layout of the part of the fragment that the nest walks, if that begins at a multiple
+        of its extent and lies alike wherever it begins.
+        """
+        found: Spread | None = spread
+        for k, (axis, start) in enumerate(zip(self.axes or (), self.starts, strict=False)):
+            if start is None or axis is None or found is None:
+                continue
+            extent = nest[axis]
+            whole = spread.shape[k] % extent == 0 and bounds(start, {}).divisible_by(extent)
+            found = found.part(k, extent) if whole else None
+        if self.axes is None or found is None or not fits(self.axes, found.shape, nest):
+            return None
+        return found
 
 
 @dataclass
@@ -156,6 +188,8 @@ class _Inference:
             shape = self.shapes.get(use.buffer.name)
             if shape is None or use.axes is None or use.buffer.name in self.found.of:
                 continue
+            if any(use.starts):
+                continue
             if not fits(use.axes, shape, spread.shape):
                 continue
             changed |= self.settle(use.buffer.name, spread.through(use.axes, shape))
@@ -187,7 +221,7 @@ def reduced_spread(spread: Spread, dim: int, shape: tuple[int, ...]) -> Spread:
 def nest_of(stmt: Parallel, t: Threads) -> Nest:
     """A nest, and the fragments that it uses."""
     extents = [int_value(e) for e in stmt.extents]
-    uses: dict[tuple[str, Axes | None, bool], Use] = {}
+    uses: dict[tuple[str, Axes | None, Starts, bool], Use] = {}
     bits: list[int] = []
     for node, writes in accesses(stmt.body):
         buffer: Buffer = node.buffer
@@ -195,8 +229,11 @@ def nest_of(stmt: Parallel, t: Threads) -> Nest:
             if not t.is_private(buffer):
                 bits.append(buffer.dtype.bits)
             continue
-        axes = walked(node.indices, stmt.vars) if isinstance(node, (Load, Store)) else None
-        uses.setdefault((buffer.name, axes, writes), Use(buffer, axes, writes))
+        axes: Axes | None = None
+        starts: Starts = ()
+        if isinstance(node, (Load, Store)):
+            axes, starts = walked(node.indices, stmt.vars, t.unrolled)
+        uses.setdefault((buffer.name, axes, starts, writes), Use(buffer, axes, writes, starts))
     vector = 128 // min(bits) if bits else 0
     known = None if any(n is None for n in extents) else tuple(n or 0 for n in extents)
     if not bits:
@@ -219,18 +256,34 @@ def accesses(
                 yield node, False
 
 
-def walked(indices: Sequence[Expr], variables: Sequence[Var]) -> Axes | None:
-    """Which variable walks each index, if each is a variable of its own or 0."""
+def walked(
+    indices: Sequence[Expr], variables: Sequence[Var], unrolled: Collection[Var]
+) -> tuple[Axes | None, Starts]:
+    """Which variable walks each index, if each is a variable of its own or 0, and what is added to
+    it: numbers, and variables of unrolled loops, so that registers are known when it is compiled.
+    """
     out: list[int | None] = []
-    for i in indices:
+    starts: list[Expr | None] = []
+    for index in indices:
+        i, start = index, None
+        if isinstance(index, Binary) and index.op is BinaryOp.ADD:
+            i, start = index.a, index.b
+            if i not in variables:
+                i, start = start, i
         if isinstance(i, Var) and i in variables:
             out.append(variables.index(i))
-        elif int_value(i) == 0:
+        elif int_value(i) == 0 and start is None:
             out.append(None)
         else:
-            return None
+            return None, ()
+        if start is not None and any(
+            isinstance(n, (Load, LoadVector)) or (isinstance(n, Var) and n not in unrolled)
+            for n in start.walk()
+        ):
+            return None, ()
+        starts.append(start)
     real = [a for a in out if a is not None]
-    return tuple(out) if len(set(real)) == len(real) else None
+    return (tuple(out), tuple(starts)) if len(set(real)) == len(real) else (None, ())
 
 
 def fits(axes: Axes, shape: tuple[int, ...], nest: tuple[int, ...]) -> bool:
@@ -246,7 +299,8 @@ def nest_spread(nest: Nest, found: Layouts, threads: int, *, default: bool) -> S
         return None
     for use in sorted(nest.uses, key=lambda u: not u.writes):
         spread = found.of.get(use.buffer.name)
-        if spread is None or use.axes is None or not fits(use.axes, spread.shape, nest.extents):
+        spread = spread and use.part(spread, nest.extents)
+        if spread is None or use.axes is None:
             continue
         there = {a: k for k, a in enumerate(use.axes) if a is not None}
         missing = [a for a, n in enumerate(nest.extents) if a not in there and n != 1]
@@ -260,13 +314,14 @@ def nest_spread(nest: Nest, found: Layouts, threads: int, *, default: bool) -> S
 
 def direct(use: Use, spread: Spread, nest: Spread) -> bool:
     """Whether each thread finds in its registers what its iterations use."""
-    if use.axes is None or not fits(use.axes, spread.shape, nest.shape):
+    part = use.part(spread, nest.shape)
+    if part is None or use.axes is None:
         return False
     there = {a: k for k, a in enumerate(use.axes) if a is not None}
     mine = {
         (there[d.axis], d.size, d.weight, d.thread) for d in nest.thread_digits if d.axis in there
     }
-    other = {(d.axis, d.size, d.weight, d.thread) for d in spread.thread_digits}
+    other = {(d.axis, d.size, d.weight, d.thread) for d in part.thread_digits}
     if mine != other:
         return False
     alone = all(d.axis in there for d in nest.thread_digits)

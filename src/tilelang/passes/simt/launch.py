@@ -10,9 +10,9 @@ from functools import cached_property
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Const, Expr, Var, const, int_value
 from tilelang.ir.node import Node
-from tilelang.ir.tile import Block, Function, Launch, Let, Stmt
+from tilelang.ir.tile import Block, For, Function, Launch, Let, LoopKind, Stmt
 from tilelang.layout.cells import Cells
-from tilelang.passes.build import Names, both, compare, minus, plus, times
+from tilelang.passes.build import Names, both, compare, minus, plus, statements, times
 from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.scopes import Dialect, Memory, memory_of
 
@@ -85,6 +85,12 @@ class Threads:
     def lets(self) -> Block:
         """The definitions of names, for the start of what the threads do."""
         return tuple(Let(name, e) for e, name in self.parts.items())
+
+    @cached_property
+    def unrolled(self) -> frozenset[Var]:
+        """The variables of loops that are written out."""
+        loops = (s for s in statements(self.launch.body) if isinstance(s, For))
+        return frozenset(s.var for s in loops if s.kind is LoopKind.UNROLL)
 
     @cached_property
     def index(self) -> Expr:

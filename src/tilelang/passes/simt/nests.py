@@ -66,11 +66,13 @@ from tilelang.passes.simt.infer_layouts import (
     Axes,
     Layouts,
     Nest,
+    Starts,
     Use,
     accesses,
     direct,
     nest_of,
     nest_spread,
+    walked,
 )
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.tensor_copies import Boxes
@@ -114,14 +116,23 @@ class Walk:
     part: list[Expr]
     loops: list[tuple[Digit, Var]]
 
-    def slot(self, spread: Spread, axes: Axes) -> Expr:
-        """The register of the element that the iteration walks in a fragment of this layout."""
+    def slot(self, spread: Spread, axes: Axes, starts: Starts) -> Expr:
+        """The register of the element that the iteration walks in a fragment of this layout, from
+        `starts` on.
+        """
         total: Expr = const(0)
         known = {(d.axis, d.size, d.weight): v for d, v in self.loops}
         for d, stride in zip(spread.register_digits, spread.register_strides(), strict=True):
-            axis = axes[d.axis]
+            axis, start = axes[d.axis], starts[d.axis]
             if axis is None:
                 continue
+            if start is not None:
+                digit = _const_div(start, d.weight) if d.weight > 1 else start
+                if d.weight * d.size < spread.reach(d.axis):
+                    digit = Binary(BinaryOp.FLOORMOD, digit, const(d.size))
+                total = plus(total, times(digit, stride))
+                if d.weight >= self.spread.shape[axis]:
+                    continue
             digit = known.get((axis, d.size, d.weight))
             total = plus(total, times(self.digit(axis, d) if digit is None else digit, stride))
         return total
@@ -429,8 +440,9 @@ class Nests:
         def at(buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, ...]:
             nonlocal touched
             touched = True
-            walked = tuple(axes[i] if isinstance(i, Var) and i in axes else None for i in indices)
-            return (w.slot(self.s.layouts.of[buffer.name], walked),)
+            found, starts = walked(indices, list(axes), self.t.unrolled)
+            nowhere = (None,) * len(indices)
+            return (w.slot(self.s.layouts.of[buffer.name], found or nowhere, starts or nowhere),)
 
         def one(n: Node) -> Node | None:
             if isinstance(n, (Load, Store)) and n.buffer.name in self.s.registers:
