@@ -15,15 +15,19 @@ from tilelang.ir.tile import Alloc, Block, For, Free, If, Parallel, Pipelined, S
 from tilelang.layout.cells import CELL_BITS
 from tilelang.passes.lower_parallel import blocks
 
+VIEWED = "v"
+"""The letter of a buffer that has a view of elements of another size."""
+
 
 def columns_asked(elements: int, rows: int, bits: int, roles: str) -> int:
     """The columns for `elements` of `bits` bits in `rows` rows.
 
     An accumulator's element takes a whole 32-bit cell, 16-bit ones too (PTX ISA: tcgen05.ld and st
     pack and unpack them with .pack::16b and .unpack::16b); only operand A of products lies packed.
-    `roles` are the letters of the operands of products that the buffer is.
+    So does a buffer that has a view of elements of another size. `roles` are the letters of the
+    operands of products that the buffer is, and VIEWED.
     """
-    packed = "a" in roles and "c" not in roles
+    packed = ("a" in roles or VIEWED in roles) and "c" not in roles
     cell = bits if packed else max(bits, CELL_BITS)
     return -(-(elements // rows) * cell // CELL_BITS) if rows else 0
 

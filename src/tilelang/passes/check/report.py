@@ -15,7 +15,18 @@ from typing import Any
 
 from tilelang.errors import Loc
 from tilelang.ir.expr import Buffer, int_value
-from tilelang.ir.tile import Alloc, Annotate, For, Free, Launch, Parallel, Pipelined, Stmt, While
+from tilelang.ir.tile import (
+    Alloc,
+    Annotate,
+    For,
+    Free,
+    Launch,
+    Parallel,
+    Pipelined,
+    Stmt,
+    View,
+    While,
+)
 from tilelang.isa.target import Capacity, Per, Target
 from tilelang.passes.check.program import (
     COPIES,
@@ -25,7 +36,7 @@ from tilelang.passes.check.program import (
     shape_text,
 )
 from tilelang.passes.check.walk import DEFAULT_THREADS
-from tilelang.passes.tensor_columns import columns_asked
+from tilelang.passes.tensor_columns import VIEWED, columns_asked
 from tilelang.scopes import Memory, Unit, facts, is_static
 
 CELL_BITS = 32
@@ -301,7 +312,11 @@ def columns(program: Program, buffer: Buffer) -> int | None:
     if count is None or not lanes:
         return None if count is None else 0
     bits = buffer.dtype.bits * buffer.dtype.lanes
-    return columns_asked(count, lanes, bits, program.gemm_roles(buffer))
+    views = (s.stmt.buffer for s in program.sites if isinstance(s.stmt, View))
+    mixed = any(
+        program.root(b).name == buffer.name and b.dtype.bits != buffer.dtype.bits for b in views
+    )
+    return columns_asked(count, lanes, bits, program.gemm_roles(buffer) + VIEWED * mixed)
 
 
 def rounded_columns(target: Target, asked: int) -> int:

@@ -61,7 +61,7 @@ def synchronize(program: Program, target: Target) -> Program:
 
     def one(stmt: Stmt) -> Block | None:
         mark = isinstance(stmt, Instr) and stmt.row in marks
-        tensor = isinstance(stmt, Declare) and stmt.array.space is Space.TENSOR
+        tensor = isinstance(stmt, (Declare, At)) and stmt.array.space is Space.TENSOR
         return () if mark or tensor else None
 
     def kernel(node: Kernel) -> Kernel:
@@ -129,7 +129,7 @@ class _Kernel:
             left = before if dict(stmt.imm)["count"] else [a for a in before if not a.flying]
             return (stmt,), _unique([*left, *landed])
         if isinstance(stmt, Instr) and stmt.row == DONE:
-            names = {x.array.name for x in stmt.ins if isinstance(x, Slot)}
+            names = {self.root(x.array).name for x in stmt.ins if isinstance(x, Slot)}
             return (stmt,), [a for a in before if not (a.unit and a.array.name in names)]
         if isinstance(stmt, (If, For, While)):
             return self.control(stmt, before)

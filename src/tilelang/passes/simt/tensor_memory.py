@@ -9,9 +9,8 @@ how it lies (`Cells`) and which variable has its address.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from tilelang.dtypes import DType
@@ -39,7 +38,7 @@ from tilelang.ir.tile import (
     View,
 )
 from tilelang.isa.target import Capability, Target
-from tilelang.layout.cells import CELL_BITS, Cells, Lanes, from_key
+from tilelang.layout.cells import Cells, Lanes, from_key
 from tilelang.passes.build import (
     Names,
     compare,
@@ -67,13 +66,13 @@ from tilelang.passes.simt.launch import (
     Threads,
     noted,
     refused,
-    static_shape,
 )
 from tilelang.passes.simt.operands import staged_product
 from tilelang.passes.simt.scaled_products import scale_columns, scaled_product, settled
 from tilelang.passes.simt.small_floats import pack_operands
 from tilelang.passes.simt.tcgen05 import awaited, is_pair
-from tilelang.passes.tensor_columns import Order, columns_asked, order_of
+from tilelang.passes.simt.tensor_views import placed_cells
+from tilelang.passes.tensor_columns import Order, order_of
 from tilelang.scopes import Memory
 
 U32, U64, I32 = DType("uint32"), DType("uint64"), DType("int32")
@@ -165,7 +164,7 @@ class _Planner:
         ]
         found, body = [*scales, *found], (*scales, *body)
         for alloc in found:
-            self.tensors[alloc.buffer.name] = self.planned(alloc, body)
+            self.plan(alloc, body)
         self.authors = {
             s.barrier.buffer.name
             for s in statements(body)
@@ -177,7 +176,7 @@ class _Planner:
         self.owner = self.owning_warp(body)
         roles = next((s for s in body if isinstance(s, Roles)), None)
         made = self.part(body if roles is None else roles.consumers)
-        freed = {s.buffer.name for s in statements(body) if isinstance(s, Free)}
+        freed = self.freed_in(body)
         kept = [x for x in self.early if x.buffer.name not in freed]
         made = (*made, *self.give_back(kept, None))
         if roles is None:
@@ -204,9 +203,8 @@ class _Planner:
                 help="use a multiple of 32 threads; copies of Tensor Memory need 128",
             )
         names = {a.buffer.name for a in found}
+        names |= {view for view, root in self.t.roots.items() if root in names}
         for s in statements(body):
-            if isinstance(s, View) and self.t.roots.get(s.buffer.name) in names:
-                raise refused(s, "another view of Tensor Memory")
             if isinstance(s, ThreadReturn):
                 raise refused(s, "T.thread_return in a kernel with Tensor Memory")
             if isinstance(s, (Gemm, AsyncGemm, GemmBlockScaled)) and s.c.buffer.name in names:
@@ -242,41 +240,17 @@ class _Planner:
 
         return order_of(body, found, 0 if capacity is None else capacity.amount)
 
-    def planned(self, alloc: Alloc, body: Block) -> _Tensor:
-        """The columns of a buffer, and how it lies there."""
+    def plan(self, alloc: Alloc, body: Block) -> None:
+        """The columns of a buffer, and how it and its views lie there."""
         b = alloc.buffer
-        shape = static_shape(b)
-        if shape is None:
-            raise refused(alloc, "Tensor Memory whose size is known at run time only")
-        uses = [
-            (role, s)
-            for s in statements(body)
-            if isinstance(s, (Gemm, AsyncGemm))
-            for role in "ac"
-            if getattr(s, role).buffer.name == b.name
-        ]
-        roles = "".join(role for role, _ in uses)
+        asked, cells = placed_cells(alloc, body, self.t.roots, pair=bool(self.pair))
         capacity = self.target.capacity(Memory.TMEM)
-        asked = columns_asked(math.prod(shape), shape[-2], b.dtype.bits, roles)
         columns = asked if capacity is None else capacity.rounded(asked)
-        if "a" in roles and "c" in roles and b.dtype.bits < CELL_BITS:
-            raise error(
-                "target",
-                f"{b.name} is operand A of one product and the result of another",
-                uses[-1][1].loc,
-                expected="one of the two: A lies packed in Tensor Memory, results do not",
-                help="copy the result into a fragment and from there into a buffer of its own",
-            )
-        few = Lanes.FOLDED if self.pair else Lanes.HALF
-        lanes = {128: Lanes.FULL, 64: few}.get(shape[-2])
-        cells = None
-        if lanes is not None:
-            batches = math.prod(shape[:-2])
-            packed = "c" not in roles and b.dtype.bits < CELL_BITS
-            cells = Cells(lanes, shape[-1], b.dtype.bits, batches, packed)
         names = self.t.names
         place = names.buffer(f"{b.name}_place", U32, (1,), "shared.dyn")
-        return _Tensor(alloc, cells, columns, place, names.var(f"{b.name}_at", U32))
+        made = _Tensor(alloc, cells[b.name], columns, place, names.var(f"{b.name}_at", U32))
+        for name in cells:
+            self.tensors[name] = replace(made, cells=cells[name])
 
     def owning_warp(self, body: Block) -> int:
         """The warp that allocates and frees: one that gets to every T.deallocate_tmem."""
@@ -336,6 +310,11 @@ class _Planner:
             self.by_owner(tuple(self.freed(x, loc) for x in given), loc),
         )
 
+    def freed_in(self, body: Block) -> set[str]:
+        """The buffers that the author frees."""
+        free = (s.buffer.name for s in statements(body) if isinstance(s, Free))
+        return {self.tensors[name].buffer.name for name in free}
+
     def allocated(self, x: _Tensor) -> Stmt:
         """The allocation of columns."""
         imm = (("columns", x.columns),)
@@ -362,7 +341,7 @@ class _Planner:
             if isinstance(stmt, Alloc) and stmt.buffer.name in self.late:
                 mine.append(self.tensors[stmt.buffer.name])
             out += self.statement(stmt, part)
-        freed = {s.buffer.name for s in statements(body) if isinstance(s, Free)}
+        freed = self.freed_in(body)
         left = [x for x in mine if x.buffer.name not in freed]
         return (*out, *self.give_back(left, None))
 
@@ -372,6 +351,9 @@ class _Planner:
         match stmt:
             case Alloc() if stmt.buffer.name in self.tensors:
                 made = self.allocate(self.tensors[stmt.buffer.name])
+            case View() if stmt.buffer.name in self.tensors:
+                x = self.tensors[stmt.buffer.name]
+                made = (stmt, _lies([(stmt.buffer, x)]))
             case Free():
                 made = self.give_back([self.tensors[stmt.buffer.name]], stmt.loc)
             case Gemm() if stmt.c.buffer.name in self.tensors:
@@ -519,14 +501,18 @@ def _no_copy(region: Region, why: str) -> TileError:
 def _addresses(found: Sequence[_Tensor]) -> Block:
     """The addresses as variables, and how the buffers lie."""
     lets = tuple(Let(x.address, Load(x.place, (const(0),)), loc=x.alloc.loc) for x in found)
-    known = [(x, x.cells) for x in found if x.cells is not None]
-    note = Annotate(
+    return (*lets, _lies([(x.buffer, x) for x in found]))
+
+
+def _lies(found: Sequence[tuple[Buffer, _Tensor]]) -> Stmt:
+    """How buffers lie, where a whole number of warps has their rows."""
+    known = [(b, x, x.cells) for b, x in found if x.cells is not None]
+    return Annotate(
         TENSORS,
-        buffers=tuple(x.buffer for x, _ in known),
-        values=tuple(cells.key() for _, cells in known),
-        exprs=tuple(x.address for x, _ in known),
+        buffers=tuple(b for b, _, _ in known),
+        values=tuple(cells.key() for _, _, cells in known),
+        exprs=tuple(x.address for _, x, _ in known),
     )
-    return (*lets, note) if known else lets
 
 
 def _one(buffer: Buffer) -> Region:
