@@ -619,8 +619,57 @@ template <typename T> void asc_storealign_1st(T *dst, reg<T> x, int offset) {
   note("storealign_1st", dst + offset);
   dst[offset] = x.v[0];
 }
-inline void asc_loadalign(vector_bool &, uint32_t *, int) { fail("predicates in UB"); }
-inline void asc_storealign(uint32_t *, vector_bool, int) { fail("predicates in UB"); }
+// Addresses that move on: by elements; a store of blocks, by the low half of its stride in blocks.
+template <typename T> void asc_loadalign_postupdate(reg<T> &d, T *&src, int step) {
+  note("loadalign_postupdate", src, step);
+  inside(src, 256);
+  std::memcpy(d.v, src, 256);
+  src += step;
+}
+template <typename T> void blocks_apart(T *dst, reg<T> x, uint16_t apart, vector_bool m) {
+  for (int k = 0; k < lanes<T>; ++k) {
+    T *d = dst + k / (32 / sizeof(T)) * apart * (32 / sizeof(T)) + k % (32 / sizeof(T));
+    if (m.b[k * sizeof(T)]) { inside(d, sizeof(T)); *d = x.v[k]; }
+  }
+}
+template <typename T> void asc_storealign(T *dst, reg<T> x, uint16_t apart, uint16_t next, vector_bool m) {
+  note("storealign_blocks", dst, apart, next);
+  blocks_apart(dst, x, apart, m);
+}
+template <typename T> void asc_storealign_postupdate(T *&dst, reg<T> x, uint16_t apart, uint16_t next, vector_bool m) {
+  note("storealign_blocks_postupdate", dst, apart, next);
+  blocks_apart(dst, x, apart, m);
+  dst += next * (32 / sizeof(T));
+}
+struct address_t { int elements; };
+inline address_t asc_update_addr_reg_b8(int n) { return {n}; }
+inline address_t asc_update_addr_reg_b16(int n) { return {n}; }
+inline address_t asc_update_addr_reg_b32(int n) { return {n}; }
+template <typename T> void asc_loadalign_deintlv(reg<T> &a, reg<T> &b, T *src, address_t by = {0}) {
+  src += by.elements;
+  note("loadalign_deintlv", src);
+  inside(src, 512);
+  for (int k = 0; k < lanes<T>; ++k) a.v[k] = src[2 * k], b.v[k] = src[2 * k + 1];
+}
+enum dual_t { DINTLV_B8, DINTLV_B16, DINTLV_B32 };
+enum post_t { POST_UPDATE };
+// Predicates in UB: 256 bits; 128 that count twice; every second of 512; every second of 256.
+inline void load_bits(const char *name, vector_bool &d, uint32_t *src, int bytes, int twice, int step) {
+  note(name, src);
+  inside(src, bytes);
+  for (int k = 0; k < 256; ++k) { int bit = k / twice * step; d.b[k] = ((uint8_t *)src)[bit / 8] >> bit % 8 & 1; }
+}
+inline void asc_loadalign(vector_bool &d, uint32_t *src, int) { load_bits("loadalign_bits", d, src, 32, 1, 1); }
+inline void asc_loadalign_upsample(vector_bool &d, uint32_t *src, int) { load_bits("loadalign_upsample", d, src, 16, 2, 1); }
+inline void asc_loadalign_downsample(vector_bool &d, uint32_t *src, int) { load_bits("loadalign_downsample", d, src, 64, 1, 2); }
+inline void store_bits(const char *name, uint32_t *dst, vector_bool x, int step) {
+  note(name, dst);
+  inside(dst, 32 / step);
+  for (int k = 0; k < 32 / step; ++k) ((uint8_t *)dst)[k] = 0;
+  for (int k = 0; k < 256; k += step) ((uint8_t *)dst)[k / step / 8] |= x.b[k] << k / step % 8;
+}
+inline void asc_storealign(uint32_t *dst, vector_bool x, int) { store_bits("storealign_bits", dst, x, 1); }
+inline void asc_storealign_pack(uint32_t *dst, vector_bool x, int) { store_bits("storealign_pack", dst, x, 2); }
 
 template <typename T, typename F> void each(const char *name, reg<T> &d, vector_bool m, F f) {
   note(name);
@@ -664,13 +713,37 @@ template <typename T, typename F> void folded(const char *name, reg<T> &d, reg<T
 template <typename T> void asc_reduce_sum(reg<T> &d, reg<T> a, vector_bool m) { folded("reduce_sum", d, a, m, [](T x, T y) { return x + y; }); }
 template <typename T> void asc_reduce_max(reg<T> &d, reg<T> a, vector_bool m) { folded("reduce_max", d, a, m, [](T x, T y) { return max(x, y); }); }
 template <typename T> void asc_reduce_min(reg<T> &d, reg<T> a, vector_bool m) { folded("reduce_min", d, a, m, [](T x, T y) { return min(x, y); }); }
+// What keeps the elements of its first operand that it does not give.
+struct merging_t {}; inline constexpr merging_t MODE_MERGING{};
+template <typename T, typename F> void merged(const char *name, reg<T> &d, int count, vector_bool m, F f) {
+  note((std::string(name) + "_merging").c_str());
+  reg<T> made{};
+  me->quiet = true; f(made); me->quiet = false;
+  for (int k = 0; k < lanes<T>; ++k) if (count ? k < count : m.b[k * sizeof(T)]) d.v[k] = made.v[k];
+}
+#define MERGED_TWO(op, call) template <typename T, typename S> void op(reg<T> &d, reg<T> a, S b, vector_bool m, merging_t) { merged(#op, d, 0, m, [&](reg<T> &x) { call(x, a, b, m); }); }
+#define MERGED_ONE(op, call, count) template <typename T> void op(reg<T> &d, reg<T> a, vector_bool m, merging_t) { merged(#op, d, count, m, [&](reg<T> &x) { call(x, a, m); }); }
+MERGED_TWO(vadd, asc_add) MERGED_TWO(vsub, asc_sub) MERGED_TWO(vmul, asc_mul) MERGED_TWO(vmax, asc_max) MERGED_TWO(vmin, asc_min)
+MERGED_TWO(vadds, asc_add_scalar) MERGED_TWO(vmuls, asc_mul_scalar) MERGED_TWO(vmaxs, asc_max_scalar) MERGED_TWO(vmins, asc_min_scalar)
+MERGED_ONE(vabs, asc_abs, 0) MERGED_ONE(vneg, asc_neg, 0) MERGED_ONE(vrelu, asc_relu, 0) MERGED_ONE(vexp, asc_exp, 0)
+MERGED_ONE(vcadd, asc_reduce_sum, 1)
+#undef MERGED_TWO
+#undef MERGED_ONE
+template <typename T, typename S> void vdup(reg<T> &d, S s, vector_bool m, merging_t) { merged("vdup", d, 0, m, [&](reg<T> &x) { asc_duplicate_scalar(x, s, m); }); }
+template <typename T> void vmula(reg<T> &d, reg<T> a, reg<T> b, vector_bool m, merging_t) {
+  note("vmula_merging");
+  for (int k = 0; k < lanes<T>; ++k) if (m.b[k * sizeof(T)]) d.v[k] = T(std::fma((double)a.v[k], (double)b.v[k], (double)d.v[k]));
+}
 // Names that the templates of the other side mention, and no kernel here reaches.
 #define MISSING(name) template <typename... A> void name(A &&...) { fail(#name " is not modelled"); }
-MISSING(vcvt) MISSING(vmula) MISSING(vmadd) MISSING(asc_mem_bar)
+template <typename T, typename... A> void vmula(reg<T> &, reg<T>, reg<T>, vector_bool, zeroing_t) { fail("vmula is not modelled"); }
+MISSING(vcvt) MISSING(vmadd) MISSING(asc_mem_bar)
 MISSING(asc_cumulative_histogram_bin0) MISSING(asc_cumulative_histogram_bin1)
 MISSING(asc_frequency_histogram_bin0) MISSING(asc_frequency_histogram_bin1)
-MISSING(asc_storealign_pack) MISSING(asc_storealign_pack_quarter)
-MISSING(asc_loadalign_upsample) MISSING(asc_loadalign_downsample)
+template <typename T, typename... A> void asc_storealign_pack(T *, A...) { fail("asc_storealign_pack is not modelled"); }
+MISSING(asc_storealign_pack_quarter)
+template <typename T, typename... A> void asc_loadalign_upsample(reg<T> &, A...) { fail("asc_loadalign_upsample is not modelled"); }
+template <typename T, typename... A> void asc_loadalign_downsample(reg<T> &, A...) { fail("asc_loadalign_downsample is not modelled"); }
 MISSING(asc_pack_to_high) MISSING(asc_pack_to_low) MISSING(asc_unpack_upper) MISSING(asc_unpack_lower)
 MISSING(asc_intlv_b8) MISSING(asc_intlv_b16) MISSING(asc_intlv_b32)
 MISSING(asc_deintlv_b8) MISSING(asc_deintlv_b16) MISSING(asc_deintlv_b32)

@@ -284,6 +284,72 @@ class Case:
         return self.make.__name__
 
 
+def simd_merge(n: int = 256) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((n,), "float32")
+            b = T.alloc_shared((n,), "float32")
+            T.copy(A, a)
+            with T.SimdVF():
+                some = T.simd.pset(32, "PAT_VL8")
+                held = T.simd.alloc_local(2, "float32")
+                for i in T.serial(n // 64):
+                    x = T.simd.vld(a[i * 64])
+                    held[0] = T.simd.vmuls(x, 3.0)
+                    held[0] = T.simd.vadds(x, 2.0, some, mode="MODE_MERGING")
+                    held[0] = T.simd.vmax(x, held[0], some, mode="MODE_MERGING")
+                    held[1] = T.simd.vneg(held[0])
+                    held[1] = T.simd.vcadd(x, some, mode="MODE_MERGING")
+                    T.simd.vsts(b[i * 64], T.simd.vadd(held[0], held[1]))
+            T.copy(b, B)
+
+    return kernel
+
+
+def simd_moving(n: int = 1024) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((n,), "float32")
+            b = T.alloc_shared((n,), "float32")
+            T.copy(A, a)
+            with T.SimdVF():
+                p = T.simd.make_ubuf_ptr(T.access_ptr(a[0], "r", extent=n), "float32")
+                q = T.simd.make_ubuf_ptr(b[0], "float32")
+                for _ in T.serial(n // 64):
+                    x, p = T.simd.vld(p, post_inc=64)
+                    q = T.simd.vsstb(x, q, 0x10008, update=True)
+            T.copy(b, B)
+
+    return kernel
+
+
+def simd_bits(n: int = 512) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((n,), "float32")
+            b = T.alloc_shared((n,), "float32")
+            T.copy(A, a)
+            with T.SimdVF():
+                x, y = T.simd.vld2(a[0], dist="DINTLV_B32", off=128)
+                T.simd.vsts(b[0], x)
+                T.simd.vsts(b[64], y)
+                T.simd.vsts(b[128], T.simd.vld(a[0]))
+                T.simd.vsts(b[192], T.simd.vld(a[64]))
+                T.simd.vsts(b[256], T.simd.vld(a[128]))
+                T.simd.vsts(b[320], T.simd.vld(a[192]))
+                T.simd.vsts(b[384], T.simd.vld(a[256]))
+                T.simd.vsts(b[448], T.simd.vld(a[320]))
+                T.simd.pst(b[128], T.simd.pld(a[0], dist="US"))
+                T.simd.pst(b[160], T.simd.pld(a[32], dist="DS"), dist="PK")
+                T.simd.pst(b[192], T.simd.pld(a[64]))
+            T.copy(b, B)
+
+    return kernel
+
+
 def _scaled(make: Callable[[], Any], dtype: str, scales: str, **configs: Any) -> Case:
     k = 64 if scales == "uint16" else 32
     sizes = [((64, 128), dtype), ((32, 128), dtype), ((64, 32), "float32")]
@@ -321,6 +387,9 @@ CASES = (
             ((512, 224), "float32", True),
         ),
     ),
+    Case(simd_merge, 1, (((256,), "float32", False), ((256,), "float32", True))),
+    Case(simd_moving, 1, (_VECTOR, ((1024,), "float32", True))),
+    Case(simd_bits, 1, (((512,), "float32", False), ((512,), "float32", True))),
     _scaled(mx_l1, "float8_e4m3fn", "uint16"),
     _scaled(mx_fp4, "float4_e2m1fn", "uint16"),
     _scaled(mx_l0, "float8_e5m2", "uint8", enable_auto_schedule=False),

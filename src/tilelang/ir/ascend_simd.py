@@ -91,8 +91,10 @@ _PREDICATES = [
 _MEMORY = [
     SimdFn("vld", "r", "v", "neighbouring elements, spread as `dist` says", ("dist",)),
     SimdFn("vld2", "r", "vv", "neighbouring elements, the even and the odd", ("dist",)),
+    SimdFn("vld_postupdate", "rs", "v", "as `vld`, by an address that moves on", ("dist",)),
     SimdFn("vsts", "wvm", "", "elements whose predicate is set, packed as `dist` says", ("dist",)),
     SimdFn("vsstb", "wvsm", "", "blocks of 32 bytes, `stride >> 16` blocks apart"),
+    SimdFn("vsstb_postupdate", "wvsm", "", "as `vsstb`, by an address that moves on"),
     SimdFn("vgatherb", "rvm", "v", "a block of 32 bytes at each byte offset"),
     SimdFn("vgather2", "rvm", "v", "the element at each index"),
     SimdFn("vscatter", "wvvm", "", "each element to its index"),
@@ -186,10 +188,23 @@ SIMD_OPS: dict[str, SimdFn] = {
 }
 """The operations by name. Elements whose predicate is not set become zero (`MODE_ZEROING`)."""
 
+MERGED: frozenset[str] = frozenset(
+    {
+        *("vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vand", "vor", "vxor", "vshl", "vshr"),
+        *("vabsdif", "vadds", "vmuls", "vmaxs", "vmins", "vshls", "vshrs", "vabs", "vneg"),
+        *("vrelu", "vexp", "vln", "vsqrt", "vnot", "vcadd", "vcmax", "vcmin", "vmula", "vmadd"),
+        *("vaxpy", "vdup", "vdupv", "vcvt"),
+    }
+)
+"""What may keep elements of the register that it is assigned to (`MODE_MERGING`)."""
+
 
 class SimdOp(Stmt):
     """`op` of `SIMD_OPS`; `results` are the registers it gives, `footprint` the elements that it
     touches from an address on.
+
+    With `merges`, elements that it does not give are those of `old`: the register that its result
+    is assigned to, which follows from the next statement until `merge_registers` says it.
     """
 
     op: str = attr()
@@ -197,6 +212,8 @@ class SimdOp(Stmt):
     results: tuple[Var, ...] = binds(default=())
     footprint: int = attr(default=0)
     imm: tuple[tuple[str, Any], ...] = attr(default=())
+    merges: bool = attr(default=False)
+    old: Expr | None = operand(default=None)
 
     def effects(self) -> Iterator[tuple[Effect, Node]]:
         """What is read and written at the addresses."""

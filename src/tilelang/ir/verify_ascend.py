@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tilelang.ir import ascend
-from tilelang.ir.ascend_simd import SIMD_OPS, SimdOp
+from tilelang.ir.ascend_simd import MERGED, SIMD_OPS, SimdOp
 from tilelang.ir.expr import Expr
 from tilelang.ir.node import Node
 from tilelang.ir.tile import AtomicOp, Stmt
@@ -124,6 +124,8 @@ def _simd(s: SimdOp) -> Faults:
     ):
         if len(wanted) != len(given):
             yield f"{s.op} has {len(wanted)} {what}, got {len(given)}"
+    if (s.merges or s.old is not None) and s.op not in MERGED:
+        yield f"{s.op} keeps no elements"
     if {name for name, _ in s.imm} != set(row.imm):
         yield f"{s.op} has the immediates {row.imm}, got {tuple(name for name, _ in s.imm)}"
 

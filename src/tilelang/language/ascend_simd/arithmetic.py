@@ -11,44 +11,46 @@ from tilelang.language.arguments import choice, number, place, refuse
 from tilelang.language.ascend_simd.common import (
     emit,
     mask_of,
+    merging,
     of_one,
     operand,
     predicate,
     same,
     vector,
     width_of,
-    zeroing,
 )
 from tilelang.language.buffers import VarRef
 from tilelang.language.values import Value, element_type
 
 
 def _of_two(name: str, a: Any, b: Any, mask: Any, mode: str = "MODE_ZEROING") -> Any:
-    zeroing(mode, name)
+    merges = merging(mode, name)
     x, y = (vector(v, operand(name)) for v in (a, b))
     dtype = same(name, x, y)
     letters = SIMD_OPS[name].results
     results = [PREDICATE if letter == "m" else dtype for letter in letters]
-    return emit(name, (x, y, mask_of(mask, width_of(dtype), name)), results)
+    return emit(name, (x, y, mask_of(mask, width_of(dtype), name)), results, merges=merges)
 
 
 def _with_scalar(name: str, a: Any, s: Any, mask: Any, mode: str = "MODE_ZEROING") -> Value:
-    zeroing(mode, name)
+    merges = merging(mode, name)
     x = vector(a, operand(name))
     scalar = number(s, f"the scalar of T.simd.{name}", x.dtype.base)
-    return emit(name, (x, scalar, mask_of(mask, width_of(x.dtype), name)), (x.dtype,))
+    args = (x, scalar, mask_of(mask, width_of(x.dtype), name))
+    return emit(name, args, (x.dtype,), merges=merges)
 
 
 def _fused(name: str, dst: Any, a: Any, b: Any, mask: Any, mode: str) -> None:
     """An update of a register of T.simd.alloc_var or alloc_local."""
-    zeroing(mode, name)
+    merges = merging(mode, name)
     old = vector(dst, f"the dst of T.simd.{name}")
     buffer, indices = place(dst, f"the dst of T.simd.{name}")
     x = vector(a, operand(name))
     scalar = SIMD_OPS[name].args[2] == "s"
     y = number(b, operand(name), x.dtype.base) if scalar else vector(b, operand(name))
     dtype = same(name, old, x, *(() if scalar else (y,)))
-    result = emit(name, (old, x, y, mask_of(mask, width_of(dtype), name)), (dtype,))
+    args = (old, x, y, mask_of(mask, width_of(dtype), name))
+    result = emit(name, args, (dtype,), merges=merges)
     VarRef(buffer, indices).set(result)
 
 
@@ -263,10 +265,11 @@ _WIDENED = {"int16": "int32", "uint16": "uint32"}
 
 def vcadd(src: Any, mask: Any = None, mode: str = "MODE_ZEROING") -> Value:
     """The sum of all elements, in element 0; sums of 16-bit integers have 32 bits."""
-    zeroing(mode, "vcadd")
+    merges = merging(mode, "vcadd")
     x = vector(src, operand("vcadd"))
     result = DType(_WIDENED.get(str(x.dtype.base), str(x.dtype.base)))
-    return emit("vcadd", (x, mask_of(mask, width_of(x.dtype), "vcadd")), (register(result),))
+    args = (x, mask_of(mask, width_of(x.dtype), "vcadd"))
+    return emit("vcadd", args, (register(result),), merges=merges)
 
 
 def vcmax(src: Any, mask: Any = None, mode: str = "MODE_ZEROING") -> Value:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.errors import TileError, TileTypeError, TileValueError
-from tilelang.ir.ascend_simd import PREDICATE, SimdOp
+from tilelang.ir.ascend_simd import MERGED, PREDICATE, SimdOp
 from tilelang.ir.build import Builder
 from tilelang.ir.expr import AddressOf, Expr
 from tilelang.language.arguments import choice, in_memory, known, launched, place, refuse
@@ -64,8 +64,9 @@ def predicate(x: Any, what: str) -> Expr:
 
 
 def address(x: Any, what: str) -> AddressOf:
-    """An element of UB."""
-    buffer, indices = place(x, what)
+    """An element of UB, by itself or as `T.access_ptr` gives it."""
+    e = x.expr if isinstance(x, Value) else None
+    buffer, indices = (e.buffer, e.indices) if isinstance(e, AddressOf) else place(x, what)
     in_memory(buffer, what, Memory.UB)
     return AddressOf(buffer, indices, loc=here())
 
@@ -76,6 +77,7 @@ def emit(
     results: Sequence[DType] = (),
     *,
     footprint: int = 0,
+    merges: bool = False,
     **imm: Any,
 ) -> Any:
     """Emit one operation; its result, or the tuple of its results."""
@@ -89,6 +91,7 @@ def emit(
             results=variables,
             footprint=footprint,
             imm=tuple(sorted(imm.items())),
+            merges=merges,
             loc=here(),
         )
     )
@@ -122,15 +125,18 @@ def mask_of(mask: Any, width: int, name: str) -> Expr:
     return predicate(mask, f"the mask of T.simd.{name}")
 
 
-def zeroing(mode: str, name: str) -> None:
-    """Inactive elements become zero; keeping those of a destination is not built."""
+def merging(mode: str, name: str) -> bool:
+    """Whether inactive elements stay those of the register assigned to; else they become zero."""
     choice(mode, f"the mode of T.simd.{name}", ("MODE_ZEROING", "MODE_MERGING", "MODE_STORED"))
-    if mode == "MODE_MERGING":
+    merges = mode == "MODE_MERGING"
+    if merges and name not in MERGED:
         raise refuse(
             "target",
-            f"T.simd.{name}(mode='MODE_MERGING') is not built",
+            f"T.simd.{name}(mode='MODE_MERGING'): which elements it keeps is not documented",
+            expected=f"one of {', '.join(sorted(MERGED))}",
             help="T.simd.vsel(new, old, mask) keeps elements of `old`",
         )
+    return merges
 
 
 def same(name: str, *vectors: Expr) -> DType:
@@ -167,9 +173,10 @@ def part_of(part: Any, name: str, words: Sequence[str]) -> int:
 
 def of_one(name: str, a: Any, mask: Any, mode: str = "MODE_ZEROING") -> Value:
     """An operation on one register."""
-    zeroing(mode, name)
+    merges = merging(mode, name)
     x = vector(a, operand(name))
-    return emit(name, (x, mask_of(mask, width_of(x.dtype), name)), (x.dtype,))
+    args = (x, mask_of(mask, width_of(x.dtype), name))
+    return emit(name, args, (x.dtype,), merges=merges)
 
 
 def indices_of(index: Any, name: str) -> Expr:

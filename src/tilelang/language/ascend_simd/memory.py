@@ -5,23 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.dtypes import DType
+from tilelang.errors import TileTypeError
 from tilelang.ir.ascend_simd import lanes_of, register
-from tilelang.ir.expr import AddressOf, Expr
+from tilelang.ir.expr import AddressOf, Binary, BinaryOp, Buffer, Cast, Expr, const
+from tilelang.ir.simplify import simplify
 from tilelang.language import alloc
-from tilelang.language.arguments import choice, known, launched, number, refuse
+from tilelang.language.arguments import choice, integer, known, launched, number, refuse
 from tilelang.language.ascend_simd.common import (
     address,
     bad,
     emit,
     indices_of,
+    inside,
     mask_of,
     operand,
     vector,
     width_of,
 )
-from tilelang.language.buffers import BufferRef, VarRef
-from tilelang.language.values import Value, element_type
+from tilelang.language.buffers import BufferRef, VarRef, here
+from tilelang.language.values import Value, describe, element_type
 
+INDEX = DType("int32")
+_BLOCKS = ("BLK", "E2B_B16", "E2B_B32")
 _BROADCAST = {"BRC_B8": 8, "BRC_B16": 16, "BRC_B32": 32}
 # How many elements of the buffer a load reads, as a share of those that a register holds.
 _SPREADS = {
@@ -31,43 +36,55 @@ _SPREADS = {
 }  # fmt: skip
 
 
-def vld(addr: Any, dist: str = "NORM", *, post_inc: Any = None) -> Value:
+def vld(addr: Any, dist: str = "NORM", *, post_inc: Any = None) -> Any:
     """A register from UB.
 
     NORM reads neighbours; BRC repeats one element; US repeats each element twice; DS takes every
-    second one; UNPK and UNPK4 follow each element with zeros; BLK repeats 32 bytes.
+    second one; UNPK and UNPK4 follow each element with zeros; BLK repeats 32 bytes; E2B fills 32
+    bytes with each of eight elements. With `post_inc`, `addr` is a pointer of `make_ubuf_ptr`; the
+    results are the register and the pointer moved on by so many elements.
     """
-    if post_inc is not None:
-        raise refuse(
-            "target", "T.simd.vld(post_inc=...) is not built", help="write the index: x[i * 64]"
-        )
-    at = address(addr, "the address of T.simd.vld")
+    pointer = None if post_inc is None else _pointer(addr, "vld(post_inc=...)")
+    at = address(addr, "the address of T.simd.vld") if pointer is None else pointer.address()
     element = at.buffer.dtype
+    result, count, word = _loaded(element, dist)
+    if pointer is None:
+        return emit("vld", (at,), (register(result),), footprint=count, dist=word)
+    step = integer(post_inc, "the post_inc of T.simd.vld")
+    value = emit("vld_postupdate", (at, step), (register(result),), footprint=count, dist=word)
+    return value, pointer.moved(step)
+
+
+def _loaded(element: DType, dist: str) -> tuple[DType, int, str]:
+    """The elements of the register that a load gives, and how many of the buffer it reads."""
     lanes = lanes_of(element)
-    word = choice(dist, "the dist of T.simd.vld", (*_SPREADS, *_BROADCAST, "BLK"))
+    word = choice(dist, "the dist of T.simd.vld", (*_SPREADS, *_BROADCAST, *_BLOCKS))
     if word in _BROADCAST:
         wide = _BROADCAST[word]
         if wide % element.bits:
             raise bad("dtype", f"T.simd.vld(dist={word!r}) of {element}", expected=f"{wide} bits")
-        result = element if wide == element.bits else DType(f"uint{wide}")
-        count = wide // element.bits
-        return emit("vld", (at,), (register(result),), footprint=count, dist=word)
+        return element if wide == element.bits else DType(f"uint{wide}"), wide // element.bits, word
     if "_B" in word and not word.endswith(f"_B{element.bits}"):
         raise bad(
             "dtype",
             f"T.simd.vld(dist={word!r}) of {element}",
             expected=f"{word.split('_B')[0]}_B{element.bits}",
         )
-    above, below = _SPREADS.get(word, (0, 1))
-    count = lanes * above // below if above else 32 * 8 // element.bits
-    return emit("vld", (at,), (register(element),), footprint=count, dist=word)
+    if word in _BLOCKS:
+        return element, 8 if word != "BLK" else 32 * 8 // element.bits, word
+    above, below = _SPREADS[word]
+    return element, lanes * above // below, word
 
 
 def vld2(addr: Any, dist: str = "DINTLV_B16", off: Any = None) -> tuple[Value, Value]:
-    """The even and the odd of the elements of two registers, from UB."""
-    if off is not None:
-        raise refuse("target", "T.simd.vld2(off=...) is not built", help="write it in the index")
+    """The even and the odd of the elements of two registers, from UB; `off` moves the address on by
+    elements.
+    """
     at = address(addr, "the address of T.simd.vld2")
+    if off is not None:
+        *lead, last = at.indices
+        step = integer(off, "the off of T.simd.vld2")
+        at = AddressOf(at.buffer, (*lead, simplify(_plus(last, step))), loc=at.loc)
     element = at.buffer.dtype
     word = choice(dist, "the dist of T.simd.vld2", ("DINTLV_B8", "DINTLV_B16", "DINTLV_B32"))
     if not word.endswith(f"_B{element.bits}"):
@@ -108,17 +125,74 @@ def vsts(addr: Any, src: Any, mask: Any = None, dist: str = "NORM_B32", extent: 
     emit("vsts", (at, value, chosen), footprint=count, dist=word)
 
 
-def vsstb(src: Any, base: Any, stride: Any, mask: Any = None, update: bool = False) -> None:
-    """The blocks of 32 bytes of a register into UB, `stride >> 16` blocks apart."""
-    if update:
-        raise refuse(
-            "target", "T.simd.vsstb(update=True) is not built", help="write the index of each store"
-        )
-    at, value = address(base, "the address of T.simd.vsstb"), vector(src, operand("vsstb"))
+def vsstb(src: Any, base: Any, stride: Any, mask: Any = None, update: bool = False) -> Any:
+    """The blocks of 32 bytes of a register into UB, `stride >> 16` blocks apart.
+
+    With `update`, `base` is a pointer of `make_ubuf_ptr`; the result is the pointer moved on by
+    `stride & 0xffff` blocks.
+    """
+    pointer = _pointer(base, "vsstb(update=True)") if update else None
+    at = address(base, "the base of T.simd.vsstb") if pointer is None else pointer.address()
+    value = vector(src, operand("vsstb"))
     _same_element(at, value, "vsstb")
     step = number(stride, "the stride of T.simd.vsstb", DType("int32"))
     chosen = mask_of(mask, width_of(value.dtype), "vsstb")
-    emit("vsstb", (at, value, step, chosen), footprint=value.dtype.lanes)
+    if pointer is None:
+        return emit("vsstb", (at, value, step, chosen), footprint=value.dtype.lanes)
+    emit("vsstb_postupdate", (at, value, step, chosen), footprint=value.dtype.lanes)
+    blocks = Binary(BinaryOp.BITAND, step, const(0xFFFF, step.dtype))
+    return pointer.moved(simplify(_times(blocks, 32 * 8 // at.buffer.dtype.bits)))
+
+
+class Pointer(VarRef):
+    """A place in UB that moves on: a variable that holds the number of an element of a buffer."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Buffer, variable: VarRef) -> None:
+        super().__init__(variable.buffer, variable.indices)
+        self.array = array
+
+    def address(self) -> AddressOf:
+        """Where it points now."""
+        zeros = (const(0) for _ in self.array.shape[:-1])
+        return AddressOf(self.array, (*zeros, self.expr), loc=here())
+
+    def moved(self, step: Expr) -> Value:
+        """What it is to be assigned."""
+        return Value(simplify(_plus(self.expr, step)))
+
+
+def make_ubuf_ptr(buf_access: Any, dtype: Any) -> Pointer:
+    """A pointer into UB for `vld(post_inc=)` and `vsstb(update=True)`, to which their result is
+    assigned: `x, p = T.simd.vld(p, post_inc=64)`. `dtype` is that of the buffer.
+    """
+    inside("make_ubuf_ptr")
+    at = address(buf_access, "the place of T.simd.make_ubuf_ptr")
+    element = DType(element_type(dtype))
+    if element != at.buffer.dtype:
+        raise bad(
+            "dtype",
+            f"T.simd.make_ubuf_ptr of {element} into {at.buffer.name}",
+            expected=f"{at.buffer.dtype}, its own elements",
+            got=str(element),
+        )
+    flat: Expr = const(0)
+    for index, size in zip(at.indices, at.buffer.shape, strict=True):
+        flat = _plus(_times(flat, size), index)
+    return Pointer(at.buffer, alloc.alloc_var("int32", Value(simplify(flat))))
+
+
+def _pointer(x: Any, what: str) -> Pointer:
+    if isinstance(x, Pointer):
+        return x
+    raise refuse(
+        "dtype",
+        f"the address of T.simd.{what} is {describe(x)}",
+        cls=TileTypeError,
+        expected="a pointer of T.simd.make_ubuf_ptr, to which results are assigned",
+        help="p = T.simd.make_ubuf_ptr(u[0], dtype), then x, p = T.simd.vld(p, post_inc=64)",
+    )
 
 
 def _same_element(at: AddressOf, value: Expr, name: str) -> None:
@@ -128,13 +202,6 @@ def _same_element(at: AddressOf, value: Expr, name: str) -> None:
             f"T.simd.{name} of {value.dtype} into {at.buffer.dtype}",
             expected=str(value.dtype.base),
         )
-
-
-def make_ubuf_ptr(*_: Any, **__: Any) -> None:
-    """Pointers that move on: refused."""
-    raise refuse(
-        "target", "T.simd.make_ubuf_ptr is not built", help="write the index of each access"
-    )
 
 
 def vgatherb(base: Any, index: Any, mask: Any = None) -> Value:
@@ -178,3 +245,18 @@ def alloc_local(shape: Any, dtype: Any) -> BufferRef:
     """An array of registers that can be written again."""
     launched("T.simd.alloc_local")
     return alloc.alloc_local(shape, str(register(DType(element_type(dtype)))))
+
+
+def _plus(a: Expr, b: Expr) -> Expr:
+    """Their sum as an index."""
+    return Binary(BinaryOp.ADD, _as_index(a), _as_index(b))
+
+
+def _times(a: Expr, b: Expr | int) -> Expr:
+    """Their product as an index."""
+    return Binary(BinaryOp.MUL, _as_index(a), _as_index(const(b) if isinstance(b, int) else b))
+
+
+def _as_index(e: Expr) -> Expr:
+    """A number as int32."""
+    return e if e.dtype == INDEX else Cast(e, INDEX)

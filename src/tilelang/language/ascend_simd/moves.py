@@ -14,13 +14,13 @@ from tilelang.language.ascend_simd.common import (
     emit,
     indices_of,
     mask_of,
+    merging,
     operand,
     part_of,
     predicate,
     same,
     vector,
     width_of,
-    zeroing,
 )
 from tilelang.language.buffers import VarRef
 from tilelang.language.values import Value, element_type
@@ -28,18 +28,20 @@ from tilelang.language.values import Value, element_type
 
 def vdup(src: Any, dtype_str: Any, mask: Any = None, mode: str = "MODE_ZEROING") -> Value:
     """A scalar in every element of a register of `dtype_str`."""
-    zeroing(mode, "vdup")
+    merges = merging(mode, "vdup")
     element = DType(element_type(dtype_str))
     scalar = number(src, "the scalar of T.simd.vdup", element)
-    return emit("vdup", (scalar, mask_of(mask, width_of(element), "vdup")), (register(element),))
+    args = (scalar, mask_of(mask, width_of(element), "vdup"))
+    return emit("vdup", args, (register(element),), merges=merges)
 
 
 def vdupv(src: Any, mask: Any = None, pos: str = "POS_LOWEST", mode: str = "MODE_ZEROING") -> Value:
     """The first (`POS_LOWEST`) or last element in every element."""
-    zeroing(mode, "vdupv")
+    merges = merging(mode, "vdupv")
     x = vector(src, operand("vdupv"))
     word = choice(pos, "the pos of T.simd.vdupv", ("POS_LOWEST", "POS_HIGHEST"))
-    return emit("vdupv", (x, mask_of(mask, width_of(x.dtype), "vdupv")), (x.dtype,), pos=word)
+    args = (x, mask_of(mask, width_of(x.dtype), "vdupv"))
+    return emit("vdupv", args, (x.dtype,), merges=merges, pos=word)
 
 
 def vci(index: Any, dtype_str: Any, order: str = "INC_ORDER") -> Value:
@@ -152,9 +154,10 @@ def vcvt(
     """Conversion by value.
 
     From n bits to 2n or 4n, every second or fourth element is converted, from element `part` on;
-    to fewer bits, the results lie that far apart, from element `part` on, and the rest is zero.
+    to fewer bits, the results lie that far apart, from element `part` on, and the rest is zero, or
+    with MODE_MERGING as it was.
     """
-    zeroing(mode, "vcvt")
+    merges = merging(mode, "vcvt")
     x = vector(src, operand("vcvt"))
     target = DType(element_type(target_dtype))
     source = x.dtype.base
@@ -172,6 +175,7 @@ def vcvt(
         "vcvt",
         (x, chosen),
         (register(target),),
+        merges=merges,
         rounding=word,
         sat=bool(sat),
         part=known(part, "the part of T.simd.vcvt", 0, 3),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.ir.ascend_simd import PREDICATE
-from tilelang.language.arguments import choice, number, refuse
+from tilelang.language.arguments import choice, number
 from tilelang.language.ascend_simd.common import (
     HALVES,
     address,
@@ -103,23 +102,29 @@ def pdintlv(src0: Any, src1: Any, width: int = 32) -> tuple[Value, Value]:
     return emit("pdintlv", args, (PREDICATE,) * 2, width=element_width(width, "pdintlv"))
 
 
-def _whole_predicate(dist: Any, name: str, words: Sequence[str]) -> None:
-    choice(dist, f"the dist of T.simd.{name}", words)
-    if dist != "NORM":
-        raise refuse("target", f"T.simd.{name}(dist={dist!r}) is not built", help="dist='NORM'")
+# Bytes of UB that a predicate is read from or written into.
+_LOADED = {"NORM": 32, "US": 16, "DS": 64}
+_STORED = {"NORM": 32, "PK": 16}
 
 
 def pld(addr: Any, dist: str = "NORM") -> Value:
-    """32 bytes of UB as a predicate."""
-    _whole_predicate(dist, "pld", ("NORM", "US", "DS"))
+    """A predicate from UB: its 256 bits (NORM), 128 of which each counts twice (US), or every
+    second of 512 (DS).
+    """
+    word = choice(dist, "the dist of T.simd.pld", _LOADED)
     at = address(addr, "the address of T.simd.pld")
-    count = 32 * 8 // at.buffer.dtype.bits
-    return emit("pld", (at,), (PREDICATE,), footprint=count, dist=dist)
+    count = _elements(_LOADED[word], at.buffer.dtype)
+    return emit("pld", (at,), (PREDICATE,), footprint=count, dist=word)
 
 
 def pst(addr: Any, src: Any, dist: str = "NORM") -> None:
-    """A predicate into 32 bytes of UB."""
-    _whole_predicate(dist, "pst", ("NORM", "PK"))
+    """A predicate into UB: its 256 bits (NORM), or every second of them (PK)."""
+    word = choice(dist, "the dist of T.simd.pst", _STORED)
     at = address(addr, "the address of T.simd.pst")
-    count = 32 * 8 // at.buffer.dtype.bits
-    emit("pst", (at, predicate(src, operand("pst"))), footprint=count, dist=dist)
+    count = _elements(_STORED[word], at.buffer.dtype)
+    emit("pst", (at, predicate(src, operand("pst"))), footprint=count, dist=word)
+
+
+def _elements(size: int, dtype: DType) -> int:
+    """Elements that take some bytes, rounded up."""
+    return -(-size // max(dtype.bytes, 1))

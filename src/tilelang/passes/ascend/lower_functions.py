@@ -87,8 +87,12 @@ def lower_simd(low: Lowering, stmt: SimdOp, env: Env) -> tuple[Stmt, ...]:
             outs.append(_slot(low, x, arg, stmt, env))
         else:
             ins.append(_slot(low, x, arg, stmt, env))
+    suffix = ""
+    if stmt.old is not None:
+        ins.append(simplify(x.expr(stmt.old), env))
+        suffix = ".merge"
     made = Instr(
-        f"simd.{stmt.op}",
+        f"simd.{stmt.op}{suffix}",
         tuple(outs),
         tuple(ins),
         results=stmt.results,

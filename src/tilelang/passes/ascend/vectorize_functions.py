@@ -48,7 +48,16 @@ from tilelang.ir.tile import (
     Store,
 )
 from tilelang.isa.target import Target
-from tilelang.passes.build import Names, literal, map_statements, minus, plus, serial, times
+from tilelang.passes.build import (
+    Names,
+    literal,
+    map_bodies,
+    map_statements,
+    minus,
+    plus,
+    serial,
+    times,
+)
 from tilelang.passes.lower_reductions import identity
 
 _BINARY = {
@@ -78,9 +87,31 @@ def vectorize_functions(fn: Function, target: Target) -> Function:
         if not isinstance(stmt, VectorFunction) or stmt.kind is not VectorKind.SIMD:
             return None
         body = map_statements(stmt.body, lambda s: _registers(s, names))
-        return (stmt.with_(body=body),)
+        return (stmt.with_(body=_merged(body)),)
 
     return fn.with_(body=map_statements(fn.body, one))
+
+
+def _merged(body: Block) -> Block:
+    """Operations that keep elements of the register that they are assigned to know it."""
+    out: list[Stmt] = []
+    for k, stmt in enumerate(body):
+        if not isinstance(stmt, SimdOp) or not stmt.merges:
+            out.append(map_bodies(stmt, _merged))
+            continue
+        after = body[k + 1] if k + 1 < len(body) else None
+        if not isinstance(after, Store) or after.value != stmt.results[0]:
+            raise error(
+                "value",
+                f"the result of T.simd.{stmt.op}(mode='MODE_MERGING') is not assigned to a register"
+                " whose elements stay",
+                stmt.loc,
+                expected="an assignment to one of T.simd.alloc_var or T.simd.alloc_local",
+                help="r = T.simd.alloc_var(dtype) first, then r = the operation",
+            )
+        old = Load(after.buffer, after.indices, loc=stmt.loc)
+        out.append(stmt.with_(merges=False, old=old))
+    return tuple(out)
 
 
 def _registers(stmt: Stmt, names: Names) -> Block | None:

@@ -51,7 +51,7 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.simulator import values
-from tilelang.targets.ascend.rows.simd import SIMD, TYPED, operand_names
+from tilelang.targets.ascend.rows.simd import OLD, SIMD, TYPED, operand_names
 
 Values = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -265,9 +265,11 @@ class _Run:
     def simd(self, stmt: Instr) -> None:
         """An operation on vector registers."""
         row = _SIMD[stmt.row]
-        fn = SIMD_OPS[stmt.row.removeprefix("simd.")]
+        fn = SIMD_OPS[stmt.row.removeprefix("simd.").removesuffix(".merge")]
         outs, ins = list(stmt.outs), list(stmt.ins)
         given: dict[str, Any] = dict(stmt.imm)
+        if stmt.row.endswith(".merge"):
+            given[OLD] = self.operand(ins.pop(), OLD)
         written: list[tuple[str, Slot]] = []
         for name in operand_names(fn):
             if name[0] == "w":

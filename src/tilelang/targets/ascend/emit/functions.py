@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from tilelang.dtypes import DType
 from tilelang.ir.ascend import VectorFunction, VectorKind
+from tilelang.ir.ascend_simd import MERGED
 from tilelang.ir.expr import Binary, BinaryOp, Expr, Var, const, int_value
 from tilelang.ir.interval import interval
 from tilelang.ir.node import Node
@@ -248,7 +249,7 @@ def _update_mask(x: Statements, stmt: Instr) -> None:
 
 _LOADS = {
     "NORM": "", "BRC": "_brc_elem", "US": "_upsample", "DS": "_downsample", "UNPK": "_unpack",
-    "UNPK4": "_unpack4", "BLK": "_brc_datablock",
+    "UNPK4": "_unpack4", "BLK": "_brc_datablock", "E2B": "_brc_elem2datablock",
 }  # fmt: skip
 
 
@@ -258,7 +259,15 @@ def _vld(x: Statements, stmt: Instr) -> None:
     (var,) = stmt.results
     element = type_of(var.type.base, stmt) if var.type.base != slot.array.type else ""
     made = _result(x, stmt)
-    x.text.line(f"asc_loadalign{_LOADS[word]}({made}, {_pointer(x, slot, element)}, 0);")
+    at = _pointer(x, slot, element)
+    if len(stmt.ins) == 1:
+        x.text.line(f"asc_loadalign{_LOADS[word]}({made}, {at}, 0);")
+        return
+    with x.text.inside(""):
+        x.text.line(
+            f"{QUALIFIERS[slot.array.space]}{element or type_of(var.type.base, stmt)}* at = {at};"
+        )
+        x.text.line(f"asc_loadalign{_LOADS[word]}_postupdate({made}, at, {x.of(stmt.ins[1])});")
 
 
 def _vld2(x: Statements, stmt: Instr) -> None:
@@ -286,10 +295,14 @@ def _vsts(x: Statements, stmt: Instr) -> None:
 def _vsstb(x: Statements, stmt: Instr) -> None:
     (slot,) = stmt.outs
     value, step, mask = (x.of(n) for n in stmt.ins)
-    x.text.line(
-        f"asc_storealign({_pointer(x, slot)}, {value}, (uint16_t)({step} >> 16),"
-        f" (uint16_t){step}, {mask});"
-    )
+    rest = f"{value}, (uint16_t)({step} >> 16), (uint16_t){step}, {mask}"
+    if stmt.row == "simd.vsstb":
+        x.text.line(f"asc_storealign({_pointer(x, slot)}, {rest});")
+        return
+    with x.text.inside(""):
+        element = type_of(slot.array.type, stmt)
+        x.text.line(f"{QUALIFIERS[slot.array.space]}{element}* at = {_pointer(x, slot)};")
+        x.text.line(f"asc_storealign_postupdate(at, {rest});")
 
 
 def _vscatter(x: Statements, stmt: Instr) -> None:
@@ -301,10 +314,13 @@ def _vscatter(x: Statements, stmt: Instr) -> None:
 def _predicate_at(x: Statements, stmt: Instr) -> None:
     slot = stmt.outs[0] if stmt.outs else cast("Slot", stmt.ins[0])
     at = _pointer(x, slot, "uint32_t")
+    kind = {"NORM": "", "US": "_upsample", "DS": "_downsample", "PK": "_pack"}[
+        dict(stmt.imm)["dist"]
+    ]
     if stmt.outs:
-        x.text.line(f"asc_storealign({at}, {x.of(stmt.ins[0])}, 0);")
+        x.text.line(f"asc_storealign{kind}({at}, {x.of(stmt.ins[0])}, 0);")
     else:
-        x.text.line(f"asc_loadalign({_result(x, stmt)}, {at}, 0);")
+        x.text.line(f"asc_loadalign{kind}({_result(x, stmt)}, {at}, 0);")
 
 
 def _by_imm(key: str, names: dict[Any, str]) -> Printer:
@@ -334,6 +350,14 @@ def _carry(name: str) -> Printer:
 
 
 def _vcvt(x: Statements, stmt: Instr) -> None:
+    value, mask = _args(x, stmt)
+    made = _result(x, stmt)
+    words = ", ".join([made, value, mask, *_conversion(stmt), "MODE_ZEROING"])
+    x.text.line(f"vcvt({words});")
+
+
+def _conversion(stmt: Instr) -> list[str]:
+    """What a conversion is told: how to round, whether to saturate, which part."""
     imm = dict(stmt.imm)
     source = cast("Expr", stmt.ins[0]).dtype.base
     target = stmt.results[0].type.base
@@ -345,15 +369,60 @@ def _vcvt(x: Statements, stmt: Instr) -> None:
         controls.append("RS_ENABLE" if imm["sat"] else "RS_DISABLE")
     ratio = max(source.bits, target.bits) // min(source.bits, target.bits)
     if ratio > 1:
-        words = (
-            ("PART_EVEN", "PART_ODD")
-            if ratio == 2
-            else ("PART_P0", "PART_P1", "PART_P2", "PART_P3")
-        )
+        words = ("EVEN", "ODD") if ratio == 2 else ("P0", "P1", "P2", "P3")
         controls.append(f"PART_{words[int(imm['part'])]}")
-    value, mask = _args(x, stmt)
-    made = _result(x, stmt)
-    x.text.line(f"vcvt({', '.join([made, value, mask, *controls])}, MODE_ZEROING);")
+    return controls
+
+
+# Elements that stay -------------------------------------------------------------------------------
+
+_INTRINSICS = {"vdupv": "vdup"}
+_FLOATS = frozenset({"vabsdif", "vexp", "vln", "vsqrt", "vaxpy"})
+_REDUCTIONS = frozenset({"vcadd", "vcmax", "vcmin"})
+
+
+def _merges(name: str, dtype: DType) -> bool:
+    """Whether the chip has an operation that keeps elements for this type (tilelang 0.1.15,
+    src/ascend/codegen/codegen_ascend.cc, SupportsNativeSimdMerging).
+    """
+    whole = dtype.is_integer and dtype.bits in (8, 16, 32)
+    floats = dtype.is_float and dtype.bits in (16, 32) and dtype != "bfloat16"
+    if not whole and not floats and dtype != "bfloat16":
+        return False
+    signed = whole and not dtype.is_uint
+    rules = {
+        "vdup": dtype != "bfloat16",
+        **dict.fromkeys(("vabs", "vneg"), signed or floats),
+        **dict.fromkeys(_FLOATS, floats),
+        "vrelu": floats or (signed and dtype.bits == 32),
+        **dict.fromkeys(("vshl", "vshr", "vshls", "vshrs"), whole),
+        **dict.fromkeys(("vdiv", *_REDUCTIONS), (whole and dtype.bits >= 16) or floats),
+        **dict.fromkeys(("vmul", "vmuls"), not whole or dtype.bits >= 16),
+    }
+    return rules.get(name, True)
+
+
+def _merging(name: str) -> Printer:
+    def printer(x: Statements, stmt: Instr) -> None:
+        *args, old = _args(x, stmt)
+        if name in _FUSED:
+            del args[0]  # the register that it adds to is the one whose elements stay
+        first = cast("Expr", stmt.ins[0])
+        element = stmt.results[0].type.base if name == "vdup" else first.dtype.base
+        made = _result(x, stmt)
+        if not _merges(name, element):
+            if name not in _NAMES or name in _REDUCTIONS:
+                raise unprintable(stmt, f"T.simd.{name} of {element} that keeps elements")
+            x.text.line(f"{_NAMES[name]}({', '.join([made, *args])});")
+            x.text.line(f"asc_select({made}, {made}, {old}, {args[-1]});")
+            return
+        x.text.line(f"{made} = {old};")
+        more = _conversion(stmt) if name == "vcvt" else []
+        more += [str(dict(stmt.imm)["pos"])] if name == "vdupv" else []
+        words = ", ".join([made, *args, *more, "MODE_MERGING"])
+        x.text.line(f"{_INTRINSICS.get(name, name)}({words});")
+
+    return printer
 
 
 def _mem_bar(x: Statements, stmt: Instr) -> None:
@@ -377,6 +446,7 @@ _NAMES = {
     "vintlv": "asc_intlv", "vdintlv": "asc_deintlv", "vgatherb": "asc_gather_datablock",
     "vgather2": "asc_gather",
 }  # fmt: skip
+_FUSED = ("vmula", "vmadd", "vaxpy")
 _COMPARISONS = ("eq", "ne", "gt", "ge", "lt", "le")
 SIMD_ROWS: dict[str, Printer] = {
     f"simd.{name}": printer
@@ -392,14 +462,15 @@ SIMD_ROWS: dict[str, Printer] = {
         "pld": _predicate_at,
         "pst": _predicate_at,
         "vld": _vld,
+        "vld_postupdate": _vld,
         "vld2": _vld2,
         "vsts": _vsts,
         "vsstb": _vsstb,
+        "vsstb_postupdate": _vsstb,
         "vscatter": _vscatter,
         "mem_bar": _mem_bar,
-        "vmula": _zeroing("vmula"),
-        "vmadd": _zeroing("vmadd"),
-        "vaxpy": _zeroing("vaxpy"),
+        **{name: _zeroing(name) for name in _FUSED},
+        **{f"{name}.merge": _merging(name) for name in MERGED},
         "vaddc": _carry("asc_add"),
         "vsubc": _carry("asc_sub"),
         "vaddcs": _carry("asc_addc"),

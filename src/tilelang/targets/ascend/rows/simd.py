@@ -8,6 +8,7 @@ array of its elements, a predicate one of 256 bools; operands are called by lett
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,7 +17,14 @@ import numpy as np
 from tilelang.dtypes import DType
 from tilelang.dtypes.convert import converter
 from tilelang.ir.ascend import Core, Pipe
-from tilelang.ir.ascend_simd import PREDICATE, REGISTER_BYTES, SIMD_OPS, SimdFn, lanes_of
+from tilelang.ir.ascend_simd import (
+    MERGED,
+    PREDICATE,
+    REGISTER_BYTES,
+    SIMD_OPS,
+    SimdFn,
+    lanes_of,
+)
 from tilelang.ir.node import Effect
 from tilelang.ir.thread import Space
 from tilelang.isa.instr import Immediate, Is, OperandRow
@@ -100,8 +108,11 @@ def _selected(a: Array, b: Array, m: Array) -> Array:
 
 
 def _pld(src: Array, dist: str) -> Array:
-    del dist
-    return np.unpackbits(src.view(np.uint8)[:32], bitorder="little") == 1
+    size = {"US": 16, "DS": 64}.get(dist, 32)
+    bits = np.unpackbits(src.view(np.uint8)[:size], bitorder="little") == 1
+    if dist == "US":
+        return np.repeat(bits, 2)
+    return bits[::2].copy() if dist == "DS" else bits
 
 
 _OF_THREE_PREDICATES: dict[str, Callable[[Array, Array, Array], Array]] = {
@@ -129,7 +140,9 @@ _ON_PREDICATES: dict[str, Meaning] = {
 
 
 def _pst(dst: Array, p: Array, dist: str) -> None:
-    dst.view(np.uint8)[:32] = np.packbits(p, bitorder="little")
+    bits = p[::2] if dist == "PK" else p
+    packed = np.packbits(bits, bitorder="little")
+    dst.view(np.uint8)[: packed.size] = packed
 
 
 # Memory ------------------------------------------------------------------------------------------
@@ -150,14 +163,20 @@ def _vld(src: Array, dist: str) -> Array:
         made = np.zeros(lanes, src.dtype)
         made[::step] = src[: lanes // step]
         return made
-    if dist == "BLK":
-        return np.tile(src[: 32 // src.itemsize], REGISTER_BYTES // 32)
-    return src[:lanes].copy()
+    per = 32 // src.itemsize
+    if dist.startswith("E2B"):
+        return np.repeat(src[: REGISTER_BYTES // 32], per)
+    return np.tile(src[:per], REGISTER_BYTES // 32) if dist == "BLK" else src[:lanes].copy()
 
 
 def _vld2(src: Array, dist: str) -> tuple[Array, Array]:
     lanes = REGISTER_BYTES // src.itemsize
     return src[: 2 * lanes : 2].copy(), src[1 : 2 * lanes : 2].copy()
+
+
+def _vld_moving(src: Array, step: Any, dist: str) -> Array:
+    del step
+    return _vld(src, dist)
 
 
 def _vsts(dst: Array, x: Array, m: Array, dist: str) -> None:
@@ -210,8 +229,10 @@ _ON_MEMORY: dict[str, Meaning] = {
     "pst": _pst,
     "vld": _vld,
     "vld2": _vld2,
+    "vld_postupdate": _vld_moving,
     "vsts": _vsts,
     "vsstb": _vsstb,
+    "vsstb_postupdate": _vsstb,
     "vgatherb": _vgatherb,
     "vgather2": _vgather2,
     "vscatter": _vscatter,
@@ -569,19 +590,30 @@ def converted(x: Array, dst: DType, mode: str, sat: bool) -> Array:
 
 def _vcvt(x: Array, m: Array, rounding: str, sat: bool, part: int, result: DType) -> Array:
     dst = result.base
-    ratio = dst.bits / (x.itemsize * 8)
-    if ratio >= 1:
-        step = int(ratio)
-        taken = x[part % step :: step] if step > 1 else x
-        chosen = m[:: dst.bits // 8] if step == 1 else m[:: x.itemsize][part % step :: step]
-        made = converted(np.ascontiguousarray(taken), dst, rounding, sat)
-        return np.where(chosen[: made.size], made, np.zeros((), made.dtype))
-    step = int(1 / ratio)
-    made = converted(x, dst, rounding, sat)
+    made = converted(_taken(x, part, dst), dst, rounding, sat)
     out = np.zeros(result.lanes, dst.numpy)
-    chosen = m[:: max(dst.bits // 8, 1)][part % step :: step][: made.size]
-    out[part % step :: step] = np.where(chosen, made, np.zeros((), made.dtype))
+    at = given_by_vcvt(x, m, part, result)
+    step = max(x.itemsize // max(dst.itemsize, 1), 1)
+    out[at] = made[at[part % step :: step][: made.size]]
     return out
+
+
+def _taken(x: Array, part: int, dst: DType) -> Array:
+    """The elements of a register that are converted: all, or every second or fourth."""
+    step = max(dst.itemsize // x.itemsize, 1)
+    return np.ascontiguousarray(x[part % step :: step])
+
+
+def given_by_vcvt(x: Array, m: Array, part: int, result: DType) -> Array:
+    """The elements of the result that a conversion gives."""
+    size = result.base.itemsize
+    wider, narrower = max(size // x.itemsize, 1), max(x.itemsize // size, 1)
+    if wider > 1:
+        return m[:: x.itemsize][part % wider :: wider][: result.lanes]
+    at = np.zeros(result.lanes, np.bool_)
+    chosen = m[::size]
+    at[part % narrower :: narrower] = chosen[part % narrower :: narrower]
+    return at
 
 
 _TYPED: dict[str, Meaning] = {"vdup": _vdup, "vci": _vci, "vusqz": _vusqz, "vcvt": _vcvt}
@@ -593,6 +625,9 @@ _MEANINGS = {
     "dhistv2": _histogram(False),
     "chistv2": _histogram(True),
 }
+OLD = "old"
+"""The operand of a row that keeps elements."""
+
 TYPED = frozenset(_TYPED)
 """Operations whose meaning also gets the type of the result, as `result`."""
 
@@ -631,6 +666,33 @@ def _meaning(fn: SimdFn) -> Meaning:
     return meaning
 
 
+_FIRST = {"vcadd": 1, "vcmax": 2, "vcmin": 2}
+"""How many elements a reduction gives."""
+
+
+def _given(name: str, made: Array, values: list[Any], given: dict[str, Any]) -> Array:
+    """The elements of its result that an operation gives."""
+    if name in _FIRST:
+        return np.arange(made.size) < _FIRST[name]
+    if name == "vcvt":
+        return given_by_vcvt(values[0], values[1], given["part"], given["result"])
+    return active(values[-1], made)
+
+
+def _merging(fn: SimdFn) -> PipeRow:
+    """The row that keeps, of an old register, the elements that it does not give."""
+    does = _TYPED.get(fn.name) or _MEANINGS[fn.name]
+
+    def meaning(old: Array, **given: Any) -> tuple[Any, ...]:
+        values = [given.pop(name) for name in operand_names(fn)]
+        made = does(*values, **given)
+        return (np.where(_given(fn.name, made, values, given), made, old),)
+
+    row = _row(fn)
+    old = OperandRow(OLD, kind=Is.VALUE)
+    return replace(row, name=f"{row.name}.merge", ins=(*row.ins, old), meaning=meaning)
+
+
 def _row(fn: SimdFn) -> PipeRow:
     operands = [_operand(name) for name in operand_names(fn)]
     return PipeRow(
@@ -648,7 +710,12 @@ def _row(fn: SimdFn) -> PipeRow:
     )
 
 
-SIMD = [_row(fn) for fn in SIMD_OPS.values()]
-"""The rows of SIMD functions; an operand `w` comes first in a statement, with the outs."""
+SIMD = [
+    *(_row(fn) for fn in SIMD_OPS.values()),
+    *(_merging(fn) for fn in SIMD_OPS.values() if fn.name in MERGED),
+]
+"""The rows of SIMD functions; an operand `w` comes first in a statement, with the outs. Those that
+end in `.merge` also take the register whose elements stay (`MODE_MERGING`), last.
+"""
 
-__all__ = ["SIMD", "TYPED", "lanes_of", "operand_names"]
+__all__ = ["OLD", "SIMD", "TYPED", "lanes_of", "operand_names"]
