@@ -222,3 +222,22 @@ def test_what_no_function_takes_is_refused_by_name(dtype, call, said):
     with pytest.raises(TileError) as caught:
         source(elementwise(dtype, call))
     assert said in str(caught.value)
+
+
+def test_stores_to_one_tensor_have_a_barrier_between():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, is_npu=True) as (_, _):
+            a = T.alloc_ub((64,), "float32")
+            b = T.alloc_ub((64,), "float32")
+            T.copy(A, a)
+            T.tile.exp(b, a)
+            T.copy(a, B)
+            T.copy(b, B)
+
+    found = [
+        line.strip().split("(")[0]
+        for line in source(kernel).splitlines()
+        if "PIPE_MTE3>" in line or "DataCopyPad(B" in line
+    ]
+    assert found == ["DataCopyPad", "PipeBarrier<PIPE_MTE3>", "DataCopyPad"]

@@ -4,8 +4,9 @@
 of an environment with the wheel (`make ascend-verify` makes one), FOLDER takes what is made. For
 each kernel both sources are compiled with `host.h`, and run; this says whether numbers, calls and
 order agree. What leaves: one line for each kernel, and its differences. Then the sources of the
-tests' own programs run with the same header, against NumPy: nobody else has generated those. The
-exit code is 1 unless all numbers are equal and nothing differs.
+tests' own programs run with the same header, against NumPy: nobody else has generated those. Last
+come the AscendC sources for the 910B of the programs in the adapter's dialect (`launches.py`),
+against the simulator. The exit code is 1 unless all numbers are equal and nothing differs.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 from ascend_verify.build import HERE, headers, run
 from ascend_verify.kernels import CASES, Case
+from ascend_verify.launches import Launched, checked
 from ascend_verify.trace import differences
 
+import adapter_programs
 import tilelang
+from ascend_kernels import cases
 from mainline_kernels import Program, programs
 from tilelang.ir.expr import int_value
 from tilelang.ir.tile import Launch
@@ -124,6 +128,41 @@ def against_numpy(program: Program, folder: Path, include: Path) -> bool:
     return fine
 
 
+def against_simulator(name: str, call: Callable[[], object], folder: Path) -> bool:
+    """Whether the AscendC source of each launch of a call gives what the simulator gives."""
+    with checked(folder) as found:
+        call()
+    fine = all(launch.fine for launch in found)
+    for launch in found:
+        print(f"{'ok' if launch.fine else 'NO':3} {name:26} {_said(launch)}")
+    return fine
+
+
+def _said(launch: Launched) -> str:
+    if launch.fault:
+        return launch.fault
+    numbers = "equal" if launch.apart == 0 else f"within {launch.apart:.1e}"
+    return f"numbers {numbers:15} {sum(launch.calls.values())} calls"
+
+
+def adapter(folder: Path) -> list[bool]:
+    """The tests' programs in the adapter's dialect; one of them has no source."""
+    fine: list[bool] = []
+    for program in adapter_programs.programs():
+        settings = {"target": "simulate:ascend910b", **program.settings}
+        kernel = tilelang.compile(program.kernel, **settings)
+        arguments = program.arguments()
+        fine.append(against_simulator(program.name, lambda k=kernel, a=arguments: k(*a), folder))
+    for case in cases():
+        if case.name == "gemm_float32":  # transposed loads of float32
+            continue
+        kernel = tilelang.compile(case.kernel, target="simulate:ascend910b")
+        by_name = case.arguments()
+        call = lambda k=kernel, a=by_name: k(**a)  # noqa: E731
+        fine.append(against_simulator(f"{case.name}, by hand", call, folder))
+    return fine
+
+
 def main() -> int:
     """Compare all kernels."""
     parser = argparse.ArgumentParser(prog="ascend_verify", description=__doc__)
@@ -142,7 +181,9 @@ def main() -> int:
     own = () if given.names else programs()
     right = [against_numpy(program, given.folder, include) for program in own]
     print(f"{sum(right)} of {len(right)} sources of own programs give the numbers of NumPy")
-    return 0 if all((*fine, *right)) else 1
+    own = adapter(given.folder / "ascendc")
+    print(f"{sum(own)} of {len(own)} AscendC sources give the numbers of the simulator")
+    return 0 if all((*fine, *right, *own)) else 1
 
 
 if __name__ == "__main__":

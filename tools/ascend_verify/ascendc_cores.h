@@ -161,6 +161,8 @@ class Call {
     for (size_t k = 0; k < m.records.size(); ++k) {
       const Record r = m.records[k];
       bool clash = r.lo < at + bytes && at < r.hi && (writes || r.write), over = before(r);
+      // Both vector cores may do the same work and store the same numbers at one place.
+      if (writes && r.write && r.pid / PIPES != me->index) over = true;
       if (clash && !over)
         fail(std::string(name) + " on " + PIPE_NAMES[pipe] + (writes ? " writes " : " reads ") + place(m, at) + ", which a call on " +
              PIPE_NAMES[r.pid % PIPES] + (r.write ? " may still write" : " may still read"));

@@ -4,8 +4,8 @@ What enters: a program of the thread stage. What leaves: the text of one file, a
 launch, in the classes and functions of CANN's AscendC API (`kernel_operator.h`): local tensors at
 their addresses, copies with their parameters, vector functions row by row, flags as they stand. It
 is a kernel with static tensors, without `TPipe`: it begins with InitSocState and ends with a
-barrier, and calls what CANN's guide allows there. Calls of one pipe overlap in time on V and M, so
-a barrier stands between two that touch the same bytes. `tools/ascend_verify` compiles and runs the
+barrier, and calls what CANN's guide allows there. Calls of one pipe overlap in time, so a
+barrier stands between two that touch the same bytes. `tools/ascend_verify` compiles and runs the
 text on the host. What has no function here is refused by name.
 """
 
@@ -68,9 +68,10 @@ _POSITIONS = {
     Space.L0C: "CO1",
 }
 _QUANT = {"float16": "F322F16", "bfloat16": "F322BF16"}
-_OVERLAPPING = (Pipe.V, Pipe.M)
+_OVERLAPPING = (Pipe.V, Pipe.M, Pipe.MTE3, Pipe.FIX)
 """The pipes on which two calls may touch the same bytes with nothing between them: what MTE1 and
-MTE2 load is used up on another pipe, behind flags, before it is loaded again.
+MTE2 load is used up on another pipe, behind flags, before it is loaded again. Stores to one tensor
+of global memory are taken to meet.
 """
 _UB_BYTES = min(c.amount for c in MACHINES[_CHIP].chip.capacities(Memory.UB))
 _FLAGS_OF_MEETINGS = (11, 14)
@@ -231,8 +232,8 @@ class AscendC(Statements):
         super().instruction(stmt)
 
     def _overlap(self, a: Array, b: Array) -> bool:
-        if a.space is not b.space:
-            return False
+        if a.space is not b.space or a.space is Space.GLOBAL:
+            return a == b
         (first, last), (start, end) = self.places[a], self.places[b]
         return first < end and start < last
 
