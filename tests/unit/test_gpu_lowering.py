@@ -489,6 +489,20 @@ def test_rows_and_elements_that_a_table_names(wide):
     check_gpu(kernel, A=normal(50, 64, dtype=np.float16), I=table, B=np.zeros((16, 64), np.float16))
 
 
+def test_normal_random_numbers_of_float64_and_a_late_place_in_the_sequence():
+    @T.prim_func
+    def kernel(D: T.Tensor((5, 48), "float64"), B: T.Tensor((6, 48), "uint32")):
+        with T.Kernel(1, threads=48):
+            tx = T.get_thread_binding()
+            T.rng_init(11, tx, 2**62 - 3)
+            for k in T.serial(6):
+                B[k, tx] = T.rng_rand()
+            for k in T.serial(5):
+                D[k, tx] = T.rng_rand_float(64, dist="normal")
+
+    check_gpu(kernel, rtol=1e-14, atol=1e-14, D=np.zeros((5, 48)), B=np.zeros((6, 48), np.uint32))
+
+
 @pytest.mark.parametrize("seed", [0, 1, -7, 2**40 + 5])
 def test_random_numbers_of_threads_are_those_of_the_emulator(seed):
     @T.prim_func
@@ -571,3 +585,17 @@ def test_one_element_of_a_fragment_at_a_computed_place(at):
             T.copy(g, B[b, :, :])
 
     check_gpu(kernel, A=integers(5, 8), B=np.zeros((4, 5, 8), np.int32))
+
+
+def test_a_thread_without_a_generator_is_an_error_and_not_a_number():
+    @T.prim_func
+    def kernel(B: T.Tensor((32,), "uint32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            if tx < 16:
+                T.rng_init(1, tx, 0)
+            B[tx] = T.rng_rand()
+
+    compiled = tilelang.compile(kernel, target="simulate:sm_90a")
+    with pytest.raises(TileError, match="a thread that has no generator"):
+        compiled(np.zeros(32, np.uint32))

@@ -1,8 +1,9 @@
 """Random numbers of threads as integer arithmetic: Philox4x32-10, as cuRAND delivers it.
 
 What enters: a launch in which threads start streams and draw from them. What leaves: one with an
-array for each part of the threads' streams, one element a thread, and arithmetic. The numbers are
-those that `emulator/philox.py` defines, bit for bit but for normals, whose logarithm, sine and
+array for each part of the threads' streams, one element a thread, and arithmetic; a target with
+threads of its own has variables in their place (`passes/simt/lower_thread_random.py`). The numbers
+are those that `emulator/philox.py` defines, bit for bit but for normals, whose logarithm, sine and
 cosine are those of the target.
 
 A draw in a `T.Parallel` nest belongs to the thread whose index is the iteration's number modulo the
@@ -77,26 +78,32 @@ def lower_random(fn: Function, target: Target) -> Function:
     names = Names(fn)
 
     def one(stmt: Stmt) -> Block | None:
-        if not isinstance(stmt, Launch) or not _uses_streams(stmt.body):
+        if not isinstance(stmt, Launch) or not uses_streams(stmt.body):
             return None
-        return (stmt.with_(body=_Streams(fn, stmt, names).body()),)
+        axes = thread_axes(stmt, Dialect(fn.dialect))
+        count = math.prod(n for _, n in axes)
+        return (stmt.with_(body=Streams(stmt, names, count, thread_index(axes)).body()),)
 
     return fn.with_(body=map_statements(fn.body, one))
 
 
-class _Streams:
-    """The streams of the threads of a block.
+class Streams:
+    """The streams of the threads of a block: buffers of `count` elements, that of the thread that
+    draws at `thread`.
 
     A position counts numbers in a sequence: blocks of four in the 128 bits of `high` and `low`, and
     `place` of four. `spare` is the second number of a pair of normals, there while `pending`.
     """
 
-    def __init__(self, fn: Function, launch: Launch, names: Names) -> None:
+    scope = "shared.dyn"
+    wide = F64
+    """The type in which logarithms and angles of normals of float32 are computed."""
+
+    def __init__(self, launch: Launch, names: Names, count: int, thread: Expr) -> None:
         self.launch = launch
         self.names = names
-        axes = thread_axes(launch, Dialect(fn.dialect))
-        self.count = math.prod(n for _, n in axes)
-        self.thread = thread_index(axes)
+        self.count = count
+        self.thread = thread
         self.seed, self.low, self.high = (self.each(x, U64) for x in ("seed", "low", "high"))
         self.place, self.started = self.each("place", INT32), self.each("started", INT32)
         drawn = {
@@ -109,17 +116,21 @@ class _Streams:
         self.pending = {d: self.each("pending", INT32) for d in kinds}
 
     def each(self, hint: str, dtype: DType) -> Buffer:
-        return self.names.buffer(f"stream_{hint}", dtype, (self.count,), "shared.dyn")
+        """A buffer with an element for each thread."""
+        return self.names.buffer(f"stream_{hint}", dtype, (self.count,), self.scope)
 
     def body(self) -> Block:
         """The launch's statements, after the arrays, which say that no stream has started."""
         loc = self.launch.loc
         arrays = (self.seed, self.low, self.high, self.place, self.started)
         arrays += (*self.spare.values(), *self.pending.values())
-        t = self.names.var("t")
-        none = serial(t, self.count, (Store(self.started, (t,), const(0), loc=loc),), loc)
         allocs = (Alloc(b, loc=loc) for b in arrays)
-        return (*allocs, none, *self.block(self.launch.body, self.thread))
+        return (*allocs, self.none_started(), *self.block(self.launch.body, self.thread))
+
+    def none_started(self) -> Stmt:
+        """No thread of the block has a stream."""
+        t, loc = self.names.var("t"), self.launch.loc
+        return serial(t, self.count, (Store(self.started, (t,), const(0), loc=loc),), loc)
 
     def block(self, body: Block, thread: Expr) -> Block:
         """Statements that `thread` carries out."""
@@ -138,7 +149,7 @@ class _Streams:
                     out += self.start(stmt, thread)
                 case RngNext():
                     out += _Draw(self, thread, stmt.loc).number(stmt)
-                case Parallel() if _uses_streams(stmt.body):
+                case Parallel() if uses_streams(stmt.body):
                     out.append(self.nest(stmt))
                 case _:
                     out.append(map_bodies(stmt, lambda b: self.block(b, thread)))
@@ -171,7 +182,8 @@ class _Streams:
         return (Let(given, as_type(stmt.offset, U64), loc=stmt.loc), *stores)
 
 
-def _uses_streams(body: Block) -> bool:
+def uses_streams(body: Block) -> bool:
+    """Whether statements start or draw."""
     return any(isinstance(s, (RngInit, RngNext)) for s in statements(body))
 
 
@@ -215,7 +227,7 @@ def _fn(name: str, x: Expr) -> Expr:
 class _Draw:
     """One draw of one thread."""
 
-    streams: _Streams
+    streams: Streams
     thread: Expr
     loc: Loc | None
     out: list[Stmt] = field(default_factory=list[Stmt])
@@ -326,12 +338,12 @@ class _Draw:
         if dtype == F32:
             x, y = self.words(2)
             angle = _sum(_product(as_type(y, F32), _number(STEP, F32)), _number(STEP / 2, F32))
-            logs = Cast(_fn("log", as_type(_uniform(x, F32), F64)), F32)
+            logs = as_type(_fn("log", as_type(_uniform(x, F32), self.streams.wide)), F32)
             radius = self.let("radius", _fn("sqrt", _product(_number(-2.0, F32), logs)))
-            turn = self.let("angle", as_type(angle, F64))
+            turn = self.let("angle", as_type(angle, self.streams.wide))
             return (
-                _product(Cast(_fn("sin", turn), F32), radius),
-                _product(Cast(_fn("cos", turn), F32), radius),
+                _product(as_type(_fn("sin", turn), F32), radius),
+                _product(as_type(_fn("cos", turn), F32), radius),
             )
         a, b, c, d = self.words(4)
         x, y = _fifty_three(a, b), _fifty_three(c, d)
