@@ -116,14 +116,14 @@ class Walk:
     part: list[Expr]
     loops: list[tuple[Digit, Var]]
 
-    def slot(self, spread: Spread, axes: Axes, starts: Starts) -> Expr:
+    def slot(self, spread: Spread, axes: Axes, starts: Starts = ()) -> Expr:
         """The register of the element that the iteration walks in a fragment of this layout, from
         `starts` on.
         """
         total: Expr = const(0)
         known = {(d.axis, d.size, d.weight): v for d, v in self.loops}
         for d, stride in zip(spread.register_digits, spread.register_strides(), strict=True):
-            axis, start = axes[d.axis], starts[d.axis]
+            axis, start = axes[d.axis], starts[d.axis] if starts else None
             if axis is None:
                 continue
             if start is not None:
