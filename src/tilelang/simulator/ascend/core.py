@@ -37,6 +37,10 @@ class Member:
     kind: Kind
     sub: int
 
+    def __hash__(self) -> int:
+        """Quick, for flags are found by it."""
+        return (self.group << 2) + (self.sub << 1) + (self.kind is Kind.CUBE)
+
     def __str__(self) -> str:
         own = "the cube core" if self.kind is Kind.CUBE else f"vector core {self.sub}"
         return f"{own} of block {self.group}"
@@ -63,8 +67,7 @@ class CoreBase:
 
     def window(self, array: Array, offset: int) -> Window:
         """An array in a memory of the group."""
-        memory = self.memories.of(array.space, self.sub)
-        return Window(array.name, memory, offset, array.type.numpy)
+        return self.memories.window(array, offset, self.sub)
 
     def registers(self, array: Array, size: int, first: Any) -> list[Any]:
         """Scalars of the scalar unit."""
@@ -105,9 +108,11 @@ class CoreBase:
 
     # Instructions --------------------------------------------------------------------------------
 
-    def places(self, i: Instruction, layout: Layout, operands: tuple[Any, ...]) -> Places:
+    def places(self, i: Instruction, layout: Layout, at: tuple[Any, ...], far: int) -> Places:
         """The windows of the slots, with their first elements."""
-        found: Places = [(operands[2 * k], operands[2 * k + 1]) for k in range(len(i.slots))]
+        found: Places = [
+            (at[2 * k], far if k == i.far else at[2 * k + 1]) for k in range(len(i.slots))
+        ]
         if i.row.remote:  # the output lies in the UB of another core
             window, index = found[0]
             memory = self.memories.of(Space.UB, int(layout.params["sub"]))

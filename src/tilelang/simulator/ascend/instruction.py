@@ -50,11 +50,10 @@ class View:
     strides: tuple[int, ...]
     low: int
     high: int
+    empty: bool = field(init=False)
 
-    @property
-    def empty(self) -> bool:
-        """Whether there is no element."""
-        return 0 in self.shape
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "empty", 0 in self.shape)
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,14 @@ class Layout:
     views: tuple[View, ...]
 
 
-@dataclass
+@dataclass(eq=False)
 class Instruction:
     """One instruction of the text. Of its scalars, in the order of the statement, `counts` decide
     the views, and `data` are only computed with: for each the name and its place.
+
+    The text hands over a tuple of each slot's window and first element and of the counts; the data
+    by name; and, by itself, the first element of the slot that is in global memory (`far`, -1 for
+    none), since the rest is mostly the same each time.
     """
 
     row: PipeRow
@@ -78,6 +81,7 @@ class Instruction:
     data: tuple[tuple[str, int], ...]
     imm: dict[str, Any]
     meaning: Callable[..., Any] | None
+    far: int
     layouts: dict[tuple[Any, ...], Layout] = field(default_factory=dict[tuple[Any, ...], Layout])
 
     @staticmethod
@@ -88,9 +92,12 @@ class Instruction:
         slots: list[Operand] = []
         counts: list[tuple[str, int]] = []
         data: list[tuple[str, int]] = []
+        far = -1
         for o, node in zip((*row.outs, *row.ins), (*stmt.outs, *stmt.ins), strict=True):
             if o.kind is Is.SLOT and isinstance(node, Slot):
                 dtype = node.array.type.numpy
+                if node.array.space is Space.GLOBAL and far < 0:
+                    far = len(slots)
                 slots.append(Operand(o.name, o.effect, o.align, dtype, node.count))
             elif isinstance(node, Expr):
                 kind = counts if o.dtypes == COUNTS else data
@@ -103,12 +110,14 @@ class Instruction:
             tuple(data),
             dict(stmt.imm),
             row.meaning,
+            far,
         )
 
-    @property
-    def pipe(self) -> Pipe:
-        """The queue that it goes to."""
-        return self.row.pipe
+    def __post_init__(self) -> None:
+        self.pipe: Pipe = self.row.pipe
+        self.queue: str = self.pipe.value
+        self.pair: tuple[Any, Any] = (self.imm.get("src"), self.imm.get("dst"))
+        self.moded: bool = self.row.stores or self.row.remote or self.row.name.startswith("mad")
 
     @property
     def stores_outside(self) -> bool:
@@ -118,15 +127,13 @@ class Instruction:
     def __str__(self) -> str:
         return self.row.name
 
-    def layout(self, values: tuple[Any, ...]) -> Layout:
+    def layout(self, at: tuple[Any, ...], data: dict[str, Any] | None = None) -> Layout:
         """The views for these scalars; the same counts give the same views."""
-        key = values if not self.data else tuple([values[k] for _, k in self.counts])
+        key = at[2 * len(self.slots) :]
         found = self.layouts.get(key)
         if found is None:
             found = self.layouts[key] = self._layout(key)
-        if not self.data:
-            return found
-        return Layout({**found.params, **{n: values[k] for n, k in self.data}}, found.views)
+        return Layout({**found.params, **data}, found.views) if data else found
 
     def _layout(self, values: tuple[Any, ...]) -> Layout:
         names = (name for name, _ in self.counts)
@@ -151,20 +158,21 @@ class Instruction:
 
     def arrays(self, layout: Layout, places: Sequence[tuple[Window, int]]) -> dict[str, Any]:
         """The operands as arrays: windows of memory, with the first element of each."""
-        found: dict[str, Any] = {}
-        for slot, view, (window, index) in zip(self.slots, layout.views, places, strict=True):
-            start = window.start + index * slot.dtype.itemsize
-            if slot.align and start % slot.align and not view.empty:
-                raise self._misaligned(slot, start)
-            if view.empty:
-                found[slot.name] = np.zeros(view.shape, slot.dtype)
-                continue
-            if start + view.low < 0 or start + view.high > window.memory.data.size:
-                raise self._outside(slot, window, start, view)
-            found[slot.name] = np.ndarray(
-                view.shape, slot.dtype, window.memory.data, start, view.strides
-            )
-        return found
+        return {
+            slot.name: self.array(slot, view, window, index)
+            for slot, view, (window, index) in zip(self.slots, layout.views, places, strict=True)
+        }
+
+    def array(self, slot: Operand, view: View, window: Window, index: int) -> npt.NDArray[Any]:
+        """An operand as an array, from an element of a window on."""
+        start = window.start + index * slot.dtype.itemsize
+        if view.empty:
+            return np.zeros(view.shape, slot.dtype)
+        if slot.align and start % slot.align:
+            raise self._misaligned(slot, start)
+        if start + view.low < 0 or start + view.high > window.memory.data.size:
+            raise self._outside(slot, window, start, view)
+        return np.ndarray(view.shape, slot.dtype, window.memory.data, start, view.strides)
 
     def run(self, arrays: dict[str, Any], params: dict[str, Any]) -> None:
         """Do it. What a meaning finds wrong with the data is an error at the author's line."""
@@ -172,7 +180,11 @@ class Instruction:
         try:
             self.meaning(**arrays, **params)
         except OutsideSource as e:
-            raise error("bounds", f"{self.row.name}: {e}", self.loc, cls=TileIndexError) from None
+            raise self.outside_source(e) from None
+
+    def outside_source(self, e: OutsideSource) -> Exception:
+        """What a meaning found."""
+        return error("bounds", f"{self.row.name}: {e}", self.loc, cls=TileIndexError)
 
     def check_id(self, number: int, limit: Fact | None, what: str) -> None:
         """An id that the chip has."""

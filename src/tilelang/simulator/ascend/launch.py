@@ -107,13 +107,21 @@ def run_in_order(launch: Launch, counts: Counts) -> None:
     blocks = launch.blocks()
     crossing = Crossing[None](launch.size(), limits)
     waiting: list[_Group] = []
+    free: list[GroupMemories] = []
     for number, block in enumerate(blocks):
-        memories = GroupMemories(launch.text.memories, launch.report, "", checked=False)
+        memories = (
+            free.pop()
+            if free
+            else GroupMemories(launch.text.memories, launch.report, "", checked=False)
+        )
         group = _Group()
         for kind, sub in launch.kinds():
             core = InOrderCore(Member(number, kind, sub), memories, limits, crossing, counts)
             group.running.append(_Running(core, launch.steps(core, block)))
-        if not group.advance(launch.report):
+        if group.advance(launch.report):
+            memories.forget()
+            free.append(memories)
+        else:
             waiting.append(group)
     while waiting:
         version = crossing.version

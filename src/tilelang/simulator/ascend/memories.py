@@ -5,44 +5,52 @@ What enters: what a kernel uses of them. What leaves: bytes, no numbers before t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilelang.ir.expr import int_value
-from tilelang.ir.thread import ON_CORE, Declare, Kernel, Space
+from tilelang.ir.thread import ON_CORE, Array, Declare, Kernel, Space
 from tilelang.simulator.machine import Memory, Report, Shadow
 
 UNWRITTEN = 0xFF
 """Bytes before the first write: NaN in every float format that has one."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Window:
-    """An array in a memory: its first byte, and its elements."""
+    """An array in a memory: its first byte, and its elements. It equals itself alone."""
 
     name: str
     memory: Memory
     start: int
     dtype: np.dtype[Any]
-    _typed: npt.NDArray[Any] | None = None
 
     def scalar(self, index: int) -> Any:
         """An element as the scalar unit has it: a NumPy scalar for floats, else a Python number."""
-        found = self.elements[index]
-        return found.item() if self.dtype.kind in "iub" else found
+        return self.cells[index]
 
-    @property
+    @cached_property
     def elements(self) -> npt.NDArray[Any]:
         """The elements from the first one to the end of the memory."""
-        if self._typed is None:
-            data = self.memory.data[self.start :]
-            whole = data.size // self.dtype.itemsize * self.dtype.itemsize
-            self._typed = data[:whole].view(self.dtype)
-        return self._typed
+        data = self.memory.data[self.start :]
+        whole = data.size // self.dtype.itemsize * self.dtype.itemsize
+        return data[:whole].view(self.dtype)
+
+    @cached_property
+    def count(self) -> int:
+        """How many elements there are to the end of the memory."""
+        return self.elements.size
+
+    @cached_property
+    def cells(self) -> memoryview | npt.NDArray[Any]:
+        """The elements, of which one alone is read as `scalar` says: quicker than from an array."""
+        return self.elements.data if self.dtype.kind in "iub" else self.elements
 
 
 Sizes = Mapping[Space, int]
@@ -69,8 +77,14 @@ def fresh(name: str, size: int, report: Report, *, checked: bool) -> Memory:
     return Memory(name, data, report, shadow=shadow)
 
 
+Ready = tuple[Callable[..., Any], Callable[[int], Any] | None]
+"""An instruction with its operands in these memories: see `inorder`."""
+
+
 class GroupMemories:
-    """The memories of one group, made when they are first used."""
+    """The memories of one group, made when they are first used. `ready` are the instructions whose
+    operands have been found in them, each by where these lie.
+    """
 
     def __init__(self, sizes: Sizes, report: Report, label: str, *, checked: bool) -> None:
         self._made: dict[tuple[Space, int], Memory] = {}
@@ -79,6 +93,22 @@ class GroupMemories:
         )
         self.sizes = sizes
         self.label = label
+        self.ready: defaultdict[Any, dict[tuple[Any, ...], Ready]] = defaultdict(dict)
+        self._windows: dict[tuple[str, int, int], Window] = {}
+
+    def window(self, array: Array, offset: int, sub: int) -> Window:
+        """An array in a memory; the same one each time."""
+        key = (array.name, offset, sub)
+        found = self._windows.get(key)
+        if found is None:
+            memory = self.of(array.space, sub)
+            found = self._windows[key] = Window(array.name, memory, offset, array.type.numpy)
+        return found
+
+    def forget(self) -> None:
+        """Have no numbers again, for the next group."""
+        for memory in self._made.values():
+            memory.data.fill(UNWRITTEN)
 
     def of(self, space: Space, sub: int) -> Memory:
         """A memory of the cube core, or the UB of vector core `sub`."""

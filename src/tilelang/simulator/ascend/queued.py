@@ -153,10 +153,16 @@ class QueuedCore(CoreBase):
 
     # Instructions --------------------------------------------------------------------------------
 
-    def issue(self, i: Instruction, *operands: Any) -> None:
+    def issue(
+        self,
+        i: Instruction,
+        at: tuple[Any, ...],
+        data: dict[str, Any] | None = None,
+        far: int = 0,
+    ) -> None:
         """Put an instruction into its queue."""
-        layout = i.layout(operands[2 * len(i.slots) :])
-        places = self.places(i, layout, operands)
+        layout = i.layout(at, data)
+        places = self.places(i, layout, at, far)
         state = self.state(i)
 
         def do(node: int) -> None:

@@ -7,6 +7,7 @@ memory are calls of the core's methods.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from tilelang.dtypes import DType
 from tilelang.emulator.writer import Writer
 from tilelang.errors import error
+from tilelang.ir.affine import Analysis
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
@@ -29,13 +31,20 @@ from tilelang.ir.expr import (
     Var,
     int_value,
 )
+from tilelang.ir.interval import Interval, limits, span
 from tilelang.ir.node import Node
 from tilelang.ir.thread import Elem, Space
 from tilelang.simulator import values
 from tilelang.targets.ascend.rows.numbers import computed
 
 _INT_FUNCTIONS = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
-_GROWING = frozenset({BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL})
+_EXACT: dict[BinaryOp, Callable[[int, int], int]] = {
+    BinaryOp.ADD: operator.add,
+    BinaryOp.SUB: operator.sub,
+    BinaryOp.MUL: operator.mul,
+}
+_GROWING = frozenset(_EXACT)
+_ARITHMETIC = frozenset({*_GROWING, BinaryOp.DIV})
 _DIVISIONS = {BinaryOp.FLOORDIV: "//", BinaryOp.FLOORMOD: "%"}
 
 
@@ -44,6 +53,8 @@ class Scalars:
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
+        self.ranges: dict[Var, Interval] = {}
+        self.known = Analysis(self.ranges, wraps=True)
 
     def of(self, e: Expr) -> str:
         """The text of a value."""
@@ -84,6 +95,8 @@ class Scalars:
             truth = f"({a} {e.op.value} {b})"
             return f"bool{truth}" if dtype.is_float else truth
         if dtype.is_float:
+            if e.op in _ARITHMETIC and dtype.name in values.NATIVE:
+                return f"({a} {e.op.value} {b})"  # NumPy's scalars: rounded once
             return f"{self.float_operator(e.op, dtype)}({a}, {b})"
         return self.int_operator(e, a, b)
 
@@ -98,9 +111,22 @@ class Scalars:
             made = values.binary(e.op, dtype)
             fn = self.writer.constant("op", _as_int(made, dtype), key=(e.op, dtype.name))
             return f"{fn}({a}, {b})"
-        if e.op in _GROWING:
+        if e.op in _GROWING and not self.fits(e):
             return f"{self.wrap(dtype)}({a} {symbol} {b})"
         return f"({a} {symbol} {b})"
+
+    def fits(self, e: Binary) -> bool:
+        """Whether a sum, difference or product is known to need no wrapping."""
+        a, b = (span(self.known.bounds(x), x.dtype) for x in (e.a, e.b))
+        ends = [_EXACT[e.op](x, y) for x in a for y in b]
+        low, high = limits(e.a.dtype)
+        return low <= min(ends) and max(ends) <= high
+
+    def set_range(self, var: Var, found: Interval) -> None:
+        """What a variable can be from here on."""
+        if self.ranges.get(var, found) != found or var in self.known.known:
+            self.known = Analysis(self.ranges, wraps=True)
+        self.ranges[var] = found
 
     def float_operator(self, op: BinaryOp, dtype: DType) -> str:
         """An operator of floats: computed once in their dtype."""
@@ -170,9 +196,8 @@ def _scalar(
     storages = tuple(s.numpy for s in sources)
 
     def scalar(*args: Any) -> Any:
-        with np.errstate(all="ignore"):
-            given = [np.asarray(a).astype(s)[()] for a, s in zip(args, storages, strict=True)]
-            return native(made(*given), dtype)
+        given = [np.asarray(a).astype(s)[()] for a, s in zip(args, storages, strict=True)]
+        return native(made(*given), dtype)
 
     return scalar
 

@@ -16,7 +16,8 @@ import numpy as np
 from tilelang.emulator.writer import Writer
 from tilelang.errors import InternalError
 from tilelang.ir.ascend import Core, CoreRegion, VectorFunction
-from tilelang.ir.expr import Expr
+from tilelang.ir.expr import Expr, int_value
+from tilelang.ir.interval import TOP, interval
 from tilelang.ir.thread import (
     ON_CORE,
     Declare,
@@ -136,6 +137,11 @@ class _Text:
     def function(self, kernel: Kernel, core: Core, name: str) -> None:
         """What one core of a kind does."""
         self.core, self.region = core, None
+        for var, extent in zip(kernel.vars, kernel.grid, strict=True):
+            blocks = self.x.known.bounds(extent).hi
+            self.x.set_range(var, interval(0, None if blocks is None else max(blocks - 1, 0)))
+        for var, count in zip(kernel.thread_vars, kernel.block, strict=False):
+            self.x.set_range(var, interval(0, count - 1))
         given = [p.name for p in kernel.params] + [v.name for v in kernel.vars]
         sub = kernel.thread_vars[0].name if kernel.thread_vars else "sub"
         params = ", ".join(["core", *(self.x.name(n) for n in given), self.x.name(sub)])
@@ -163,11 +169,16 @@ class _Text:
 
     def let(self, s: Let) -> None:
         self.writer.line(f"{self.x.name(s.var.name)} = {self.x.of(s.value)}")
+        self.x.set_range(s.var, self.x.known.bounds(s.value))
 
     def loop(self, s: For) -> None:
         bounds = [self.x.of(s.start), self.x.of(s.stop)]
         if s.step is not None:
             bounds.append(self.x.of(s.step))
+        start, stop = (self.x.known.bounds(e) for e in (s.start, s.stop))
+        last = None if stop.hi is None else max(stop.hi - 1, start.lo or 0)
+        forward = s.step is None or (int_value(s.step) or 0) > 0
+        self.x.set_range(s.var, interval(start.lo, last) if forward else TOP)
         with self.writer.block(f"for {self.x.name(s.var.name)} in range({', '.join(bounds)}):"):
             self.block(s.body)
 
@@ -205,6 +216,7 @@ class _Text:
         if s.core is not self.core:
             return
         if s.sub is not None:
+            self.x.set_range(s.sub, interval(0, None))
             self.writer.line(f"{self.x.name(s.sub.name)} = core.sub")
         self.region = s.core
         if s.subs == 1 and s.core is Core.VECTOR:
@@ -254,7 +266,8 @@ class _Text:
         row = self.rows.get(s.row)
         if row is None:
             raise unmodelled(s, s.row)
-        name = self.writer.constant("i", Instruction.of(row, s))
+        made = Instruction.of(row, s)
+        name = self.writer.constant("i", made)
         values = [self.x.of(e) for e in s.ins if isinstance(e, Expr)]
         if s.row.startswith("mode."):
             value = values[0] if values else repr(dict(s.imm)["op"])
@@ -268,9 +281,23 @@ class _Text:
         elif s.row in _AT_ONCE:
             self.writer.line(f"core.{_AT_ONCE[s.row]}({', '.join([name, *values])})")
         else:
-            slots = [o for o in (*s.outs, *s.ins) if isinstance(o, Slot)]
-            places = [f"{self.x.name(o.array.name)}, {self.x.of(o.index)}" for o in slots]
-            self.writer.line(f"core.issue({', '.join([name, *places, *values])})")
+            self.issue(s, made, name, values)
+
+    def issue(self, s: Instr, made: Instruction, name: str, values: list[str]) -> None:
+        """An instruction for a queue, with its operands as `Instruction` says."""
+        slots = [o for o in (*s.outs, *s.ins) if isinstance(o, Slot)]
+        first = [self.x.of(o.index) for o in slots]
+        far = "" if made.far < 0 else first[made.far]
+        at = [
+            f"{self.x.name(o.array.name)}, {'0' if k == made.far else first[k]}"
+            for k, o in enumerate(slots)
+        ]
+        at += [values[k] for _, k in made.counts]
+        data = [f"{name!r}: {values[k]}" for name, k in made.data]
+        args = [name, f"({', '.join(at)},)"]
+        if data or far:
+            args.append(f"{{{', '.join(data)}}}" if data else "None")
+        self.writer.line(f"core.issue({', '.join([*args, far] if far else args)})")
 
     def function_(self, s: VectorFunction) -> None:
         used = ", ".join(f"{n.name!r}: {self.x.name(n.name)}" for n in used_from_outside(s))
