@@ -398,6 +398,55 @@ def test_threads_that_have_ended_are_not_waited_for(n, threads):
     assert "barrier.sync" not in rows_of(program)
 
 
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("in the part", "a barrier of a part of the block some of which has ended"),
+        ("before the parts", r"T\.ws is reached by some threads of a block only"),
+    ],
+)
+def test_a_barrier_of_a_part_does_not_wait_for_threads_that_have_ended(where, said):
+    @T.prim_func
+    def kernel(A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "int32")):
+        with T.Kernel(1, threads=256):
+            s = T.alloc_shared((256,), "int32")
+            tx = T.get_thread_binding()
+            if where == "before the parts" and (tx >= 64) & (tx < 128):
+                T.thread_return()
+            with T.ws(0):
+                if where == "in the part" and tx >= 64:
+                    T.thread_return()
+                s[tx] = A[tx]
+                T.sync_threads()
+                B[tx] = s[63 - tx]
+            with T.ws(1):
+                B[tx] = A[tx] * 2
+
+    for target in ("cuda:sm_90a", "simulate:sm_90a"):
+        with pytest.raises(TileError, match=said) as caught:
+            tilelang.compile(kernel, target=target)
+        assert "test_gpu_lowering.py" in str(caught.value)
+
+
+def test_threads_of_a_part_may_end_after_its_last_barrier():
+    @T.prim_func
+    def kernel(A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "int32")):
+        with T.Kernel(1, threads=256):
+            s = T.alloc_shared((128,), "int32")
+            tx = T.get_thread_binding()
+            with T.ws(1):
+                B[tx] = A[tx] * 2
+            with T.ws(0):
+                s[tx] = A[tx]
+                T.sync_threads()
+                B[tx] = s[127 - tx]
+                if tx >= 64:
+                    T.thread_return()
+                B[tx] = B[tx] * 3
+
+    check_gpu(kernel, A=integers(256), B=np.zeros(256, np.int32))
+
+
 def test_atomics_of_nests_and_of_threads():
     @T.prim_func
     def kernel(

@@ -34,6 +34,7 @@ from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_kernels, map_statements
 from tilelang.passes.issue import ARM, DONE, LANES_READ, LANES_WRITTEN, READ, WRITTEN
 from tilelang.passes.simt.conflicts import Access, Meetings, Threads
+from tilelang.passes.simt.launch import refused
 from tilelang.passes.simt.switches import unordered
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
 
@@ -105,6 +106,7 @@ class _Kernel:
         body = self.block(self.kernel.body, [])[0]
         capped = any(isinstance(s, Instr) and s.row == "setmaxnreg" for s in _all(body))
         if any(isinstance(s, ThreadReturn) for s in _all(body)):
+            self.refuse_the_ended(body)
             body = map_statements(body, self.without_the_ended)
         # Registers can be moved only where their number at entry is known.
         return self.kernel.with_(body=body, min_blocks=1 if capped else self.kernel.min_blocks)
@@ -171,6 +173,7 @@ class _Kernel:
         self.meetings = Meetings(self.threads)
         self.count, self.number = facts["threads"], facts["id"]
         made, _ = self.block(body[1:], [])
+        self.refuse_the_ended(made)
         self.threads, self.count, self.number, self.meetings, self.uniform = outer
         return made
 
@@ -205,14 +208,31 @@ class _Kernel:
         imm = (("id", self.number), ("threads", self.count))
         return Instr("barrier.sync", (), (), imm=imm, loc=stmt.loc)
 
+    def refuse_the_ended(self, body: Block) -> None:
+        """A barrier of a part of the block counts its threads, those that have ended too: it would
+        wait for ever.
+        """
+        ended = False
+        for stmt in body:
+            arms = isinstance(stmt, If) and any(_arm_of(b) for b in (stmt.then, stmt.orelse))
+            returns = not arms and self.uniform.returns_apart((stmt,), False)
+            if ended or (returns and isinstance(stmt, (For, While))):
+                for s in _all((stmt,)):
+                    if isinstance(s, Instr) and s.row == "barrier.sync" and self.is_part(s):
+                        raise refused(s, "a barrier of a part of the block some of which has ended")
+            ended = ended or returns
+
+    def is_part(self, stmt: Instr) -> bool:
+        """Whether some threads of the block do not come to this barrier."""
+        return bool(dict(stmt.imm)["threads"] != math.prod(self.kernel.block))
+
     def without_the_ended(self, stmt: Stmt) -> Block | None:
         """A barrier of the block where threads may have ended, which a count would wait for."""
         if not (isinstance(stmt, Instr) and stmt.row == "barrier.sync"):
             return None
-        imm = dict(stmt.imm)
-        if imm["threads"] != math.prod(self.kernel.block):
+        if self.is_part(stmt):
             return None
-        return (stmt.with_(row="barrier.sync.all", imm=(("id", imm["id"]),)),)
+        return (stmt.with_(row="barrier.sync.all", imm=(("id", dict(stmt.imm)["id"]),)),)
 
     def is_barrier(self, stmt: Instr) -> bool:
         """Whether all threads meet here."""
