@@ -190,3 +190,23 @@ def test_a_slice_outside_of_a_tensor_may_stand_where_nothing_runs():
     a = random(128)
     found = tilelang.compile(kernel, out_idx=[1], pass_configs=AUTO)(a)
     np.testing.assert_array_equal(found, a)
+
+
+def test_of_an_array_with_more_rows_than_declared_the_first_are_used():
+    @T.prim_func
+    def kernel(A: T.Tensor((3, 40), "float"), B: T.Tensor((3, 40), "float")):
+        with T.Kernel(1, is_npu=True) as (_cid, _vid):
+            a = T.alloc_ub((3, 40), "float")
+            T.copy(A, a)
+            T.tile.add(a, a, a)
+            T.copy(a, B)
+
+    compiled = tilelang.compile(kernel, target="auto", pass_configs=AUTO)
+    a, b = random(7, 40), np.zeros((5, 40), "f4")
+    compiled(a, b)
+    np.testing.assert_array_equal(b[:3], 2 * a[:3])
+    assert not b[3:].any()
+    with pytest.raises(TileError, match="shape mismatch at axis 0"):
+        compiled(a[:2], b)
+    with pytest.raises(TileError, match="shape mismatch"):
+        compiled(random(7, 41), b)

@@ -7,6 +7,7 @@ hold here. A layout never changes a result; the order of fractals on chip is the
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from tilelang.dtypes import DType
@@ -26,8 +27,18 @@ def clear_cache() -> None:
 
 
 def determine_platform(platform: str = "auto") -> str:
-    """The platform that kernels are compiled for: what is asked for, else TL_PLATFORM, else A2."""
-    return platform if platform != "auto" else os.environ.get("TL_PLATFORM", "A2")
+    """The platform that kernels are compiled for: what is asked for, else TL_PLATFORM, else that of
+    the NPU which a loaded torch has, else A3.
+    """
+    asked = platform if platform != "auto" else os.environ.get("TL_PLATFORM", "")
+    npu = getattr(sys.modules.get("torch"), "npu", None)
+    if asked or npu is None or not npu.is_available():
+        return asked or "A3"
+    name = str(npu.get_device_properties(npu.current_device()).name).upper()
+    return next((of for part, of in _PLATFORMS.items() if part in name), "A3")
+
+
+_PLATFORMS = {"910B": "A2", "910_93": "A3", "910C": "A3", "950": "A5", "910_95": "A5", "910": "A2"}
 
 
 def _matrix(buf: Any, what: str) -> tuple[list[Any], int]:

@@ -119,13 +119,17 @@ class Signature:
 
     def _folded(self, p: Param, array: Array) -> Array:
         """For a kernel of the Ascend adapter, whose tree takes any tensor for its storage: an array
-        without gaps, of as many elements in another shape, in the shape declared. Where that has
-        symbols, only axes of one element may be too many.
+        without gaps, of as many elements in another shape, in the shape declared; of one with more
+        rows than declared, the first rows. With symbols, only axes of one element may be too many.
         """
         if self.fn.dialect != Dialect.ADAPTER.value or p.buffer is None:
             return array
         storage = array.storage
         declared = [int_value(e) for e in p.buffer.shape]
+        rows, rest = declared[:1], tuple(declared[1:])
+        longer = storage.shape[1:] == rest and storage.shape[:1] > tuple(n or 0 for n in rows)
+        if None not in declared and storage.flags.c_contiguous and longer:
+            return replace(array, storage=storage[: rows[0]])
         if None in declared:
             shapes = _squeezed(storage.shape, declared)
         else:
