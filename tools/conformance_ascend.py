@@ -3,8 +3,9 @@
 What enters: a folder of programs of the Ascend adapter tree (a checkout of its examples), named on
 the command line. What leaves: one line per file: its outcome, the checks of its own that passed,
 the launches and instructions by pipe, and whether it fails when every value stored to global memory
-is changed (a check that still passes then checks nothing). `--out FILE` keeps the lines. Nothing of
-the checkout is copied or changed; sizes are those of the programs.
+is changed (a check that still passes then checks nothing). A program that asserts nothing counts by
+what it prints of its comparison. `--out FILE` keeps the lines. Nothing of the checkout is copied or
+changed; sizes are those of the programs.
 
     python tools/conformance_ascend.py CHECKOUT/examples --out docs/conformance-ascend.tsv
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,13 +42,18 @@ OUTCOMES = {
     "wrong": "ran, and a check of its own failed",
     "failed": "ended in another error",
 }
+# What programs say of their own comparison where they assert nothing.
+HOLDS = re.compile(r"kernel output match|test passed|pass\b", re.IGNORECASE)
+FAILS = re.compile(r"fail|mismatch|incorrect|not correct", re.IGNORECASE)
 # A program that waits for the machine ends after this many times its limit.
 WALL = 6
 
 
 @dataclass(frozen=True)
 class Row:
-    """One program: what became of it, and what it did."""
+    """One program: what became of it, and what it did; `said` counts the lines in which it says
+    that a comparison holds, and that one fails.
+    """
 
     path: str
     outcome: str
@@ -55,6 +62,7 @@ class Row:
     launches: int = 0
     pipes: str = ""
     planted: str = ""
+    said: tuple[int, int] = (0, 0)
 
     def line(self) -> str:
         """The row as it is kept."""
@@ -111,7 +119,9 @@ def read_output(name: str, output: str, errors: str) -> Row:
         return Row(name, "failed", tail[:200])
     _, outcome, reason = last[-1].split("\t", 2)
     _, launches, pipes = next(x for x in reversed(lines) if x.startswith("PIPES\t")).split("\t", 2)
-    return Row(name, outcome, reason, lines.count("CHECK"), int(launches), pipes)
+    said = tuple(sum(bool(words.search(x)) for x in lines) for words in (HOLDS, FAILS))
+    checks = lines.count("CHECK")
+    return Row(name, outcome, reason, checks, int(launches), pipes, said=(said[0], said[1]))
 
 
 def run_one(path: Path, folder: Path, limit: float, known: Row | None, *, plant: bool) -> Row:
@@ -119,19 +129,32 @@ def run_one(path: Path, folder: Path, limit: float, known: Row | None, *, plant:
 
     Of a program that is `known` to pass, only the planted change is tried.
     """
-    row = known or attempt(path, folder, limit, "run")
+    row = known if known is not None and known.checks else attempt(path, folder, limit, "run")
     if row.outcome != COUNTED:
         return row
     if not row.launches:
         return replace(row, outcome="loads")
-    if not row.checks and "assert" not in path.read_text(encoding="utf-8"):
-        return replace(row, outcome="ran", reason="it compares nothing")
+    silent = not row.checks and "assert" not in path.read_text(encoding="utf-8")
+    if not row.checks and row.said[1] and not row.said[0]:
+        return replace(row, outcome="wrong", reason="it says that its comparison fails")
     if not plant:
-        return row
+        return replace(row, outcome="ran", reason="it compares nothing") if silent else row
+    return with_plant(path, folder, limit, row, kept=row is known)
+
+
+def with_plant(path: Path, folder: Path, limit: float, row: Row, *, kept: bool) -> Row:
+    """Whether a program that passes fails with the planted change; `kept` says that the row is one
+    of an earlier run.
+    """
     again = attempt(path, folder, limit, "planted")
-    if again.outcome == "passed":
-        return replace(row, outcome="ran", planted="passes", reason="a changed result passes too")
-    return replace(row, planted=again.outcome)
+    if again.outcome != COUNTED:
+        return replace(row, planted=again.outcome)
+    if kept:
+        row = attempt(path, folder, limit, "run")  # what it says is not kept
+    if again.said[0] < row.said[0] or again.said[1] > row.said[1]:
+        return replace(row, planted="wrong")  # the program says so, and ends as if nothing were
+    reason = "a changed result passes too" if row.checks else "it compares nothing"
+    return replace(row, outcome="ran", planted="passes", reason=reason)
 
 
 def kept(out: Path | None) -> dict[str, Row]:
