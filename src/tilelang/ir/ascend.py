@@ -245,66 +245,78 @@ class VectorFn:
 
     `srcs` is the number of sources, least and most; `imm` the names of its immediates, those with
     `?` optional. `updates` says that the old contents of `dst` are read as well. `scratch` sources
-    at the end are overwritten. `source` is the function of the vendor's AscendC API behind it.
+    at the end are overwritten. `source` is the function of the vendor's AscendC API behind it, and
+    `dtypes` are the element types that its page lists for A2 and A3 (asc-devkit, docs/zh/api), of
+    `dst` or, where that is a mask, of the first source.
     """
 
     name: str
     srcs: tuple[int, int]
     source: str
     doc: str
+    dtypes: tuple[str, ...]
     imm: tuple[str, ...] = ()
     updates: bool = False
     scratch: int = 0
 
 
-def _fns(srcs: int, *rows: tuple[str, str, str], updates: bool = False) -> list[VectorFn]:
-    return [VectorFn(n, (srcs, srcs), source, doc, updates=updates) for n, source, doc in rows]
+_HALF = ("float16", "float32")
+_SIGNED = ("int16", "float16", "int32", "float32")
+_BITS = ("int16", "uint16")
+_INTEGERS = ("int16", "uint16", "int32", "uint32")
+_WORDS = ("int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32")
+_BYTES = ("int8", "uint8")
+
+
+def _fns(srcs: int, *rows: tuple[str, str, str, tuple[str, ...]]) -> list[VectorFn]:
+    return [VectorFn(n, (srcs, srcs), source, doc, dtypes) for n, source, doc, dtypes in rows]
 
 
 _UNARY = _fns(
     1,
-    ("exp", "Exp", "e to the power"),
-    ("ln", "Ln", "the natural logarithm"),
-    ("abs", "Abs", "the absolute value"),
-    ("reciprocal", "Reciprocal", "1 / x"),
-    ("sqrt", "Sqrt", "the square root"),
-    ("rsqrt", "Rsqrt", "1 / sqrt(x)"),
-    ("relu", "Relu", "max(x, 0)"),
-    ("bitwise_not", "Not", "the complement"),
-    ("sigmoid", "Sigmoid", "1 / (1 + exp(-x))"),
-    ("silu", "Silu", "x / (1 + exp(-x))"),
-    ("sin", "Sin", "the sine"),
-    ("cos", "Cos", "the cosine"),
-    ("round", "Round", "to an integral value, ties to even"),
-    ("neg", "Muls", "-x"),
+    ("exp", "Exp", "e to the power", _HALF),
+    ("ln", "Ln", "the natural logarithm", _HALF),
+    ("abs", "Abs", "the absolute value", _HALF),
+    ("reciprocal", "Reciprocal", "1 / x", _HALF),
+    ("sqrt", "Sqrt", "the square root", _HALF),
+    ("rsqrt", "Rsqrt", "1 / sqrt(x)", _HALF),
+    ("relu", "Relu", "max(x, 0)", ("float16", "int32", "float32")),
+    ("bitwise_not", "Not", "the complement", _BITS),
+    ("sigmoid", "Sigmoid", "1 / (1 + exp(-x))", _HALF),
+    ("silu", "Silu", "x / (1 + exp(-x))", _HALF),
+    ("sin", "Sin", "the sine", _HALF),
+    ("cos", "Cos", "the cosine", _HALF),
+    ("round", "Round", "to an integral value, ties to even", _HALF),
+    ("neg", "Muls", "-x", _SIGNED),
 )
 _BINARY = _fns(
     2,
-    ("add", "Add, Adds", "a + b"),
-    ("sub", "Sub", "a - b"),
-    ("mul", "Mul, Muls", "a * b"),
-    ("div", "Div", "a / b"),
-    ("max", "Max, Maxs", "the larger"),
-    ("min", "Min, Mins", "the smaller"),
-    ("bitwise_and", "And", "a & b"),
-    ("bitwise_or", "Or", "a | b"),
-    ("bitwise_xor", "Xor", "a ^ b"),
-    ("bitwise_lshift", "ShiftLeft", "a << b"),
-    ("bitwise_rshift", "ShiftRight", "a >> b"),
-    ("leaky_relu", "LeakyRelu", "x where x >= 0, else x * b"),
-    ("pow", "Power", "a to the power b"),
+    ("add", "Add, Adds", "a + b", _SIGNED),
+    ("sub", "Sub", "a - b", _SIGNED),
+    ("mul", "Mul, Muls", "a * b", _SIGNED),
+    ("div", "Div", "a / b", _HALF),
+    ("max", "Max, Maxs", "the larger", _SIGNED),
+    ("min", "Min, Mins", "the smaller", _SIGNED),
+    ("bitwise_and", "And", "a & b", _BITS),
+    ("bitwise_or", "Or", "a | b", _BITS),
+    ("bitwise_xor", "Xor", "a ^ b", _BITS),
+    ("bitwise_lshift", "ShiftLeft", "a << b", _INTEGERS),
+    ("bitwise_rshift", "ShiftRight", "a >> b", _INTEGERS),
+    ("leaky_relu", "LeakyRelu", "x where x >= 0, else x * b", _HALF),
+    ("pow", "Power", "a to the power b", (*_HALF, "int32")),
 )
 _TERNARY = [
-    VectorFn("clamp", (3, 3), "ClampMax, ClampMin", "min(max(x, low), high)"),
-    VectorFn("axpy", (2, 2), "Axpy", "dst + a * b", updates=True),
-    VectorFn("mul_add_dst", (2, 2), "MulAddDst", "dst + a * b", updates=True),
+    VectorFn("clamp", (3, 3), "ClampMax, ClampMin", "min(max(x, low), high)", _HALF),
+    VectorFn("axpy", (2, 2), "Axpy", "dst + a * b", _HALF, updates=True),
+    VectorFn("mul_add_dst", (2, 2), "MulAddDst", "dst + a * b", _HALF, updates=True),
 ]
 _CHOICE = [
     VectorFn(
         "compare",
         (2, 2),
         "Compare, CompareScalar",
-        "one bit for each element, lowest first, in the bytes of dst",
+        "one bit for each element, lowest first, in the bytes of dst; int32 for EQ alone",
+        (*_HALF, "int32"),
         imm=("mode",),
     ),
     VectorFn(
@@ -312,39 +324,55 @@ _CHOICE = [
         (3, 3),
         "Select",
         "a where the element's bit of the mask (the first source) is set, else b",
+        _HALF,
         imm=("mode?",),
     ),
 ]
+# A progression of an unsigned type has the bits of the signed one.
+_NUMBERED = (*_SIGNED, "uint16", "uint32")
 _PLACES = [
-    VectorFn("broadcast", (1, 1), "Broadcast", "repeats axes of extent 1"),
-    VectorFn("brcb", (1, 1), "Brcb", "each element over 32 bytes"),
-    VectorFn("transpose", (1, 1), "Transpose", "exchanges the two axes"),
-    VectorFn("gather", (3, 3), "Gather", "the element at base + offset bytes, of each offset"),
-    VectorFn("gatherb", (2, 2), "Gatherb", "the 32-byte block at offset, of each offset"),
+    VectorFn("broadcast", (1, 1), "Broadcast", "repeats axes of extent 1", (*_BYTES, *_HALF)),
+    VectorFn("brcb", (1, 1), "Brcb", "each element over 32 bytes", _WORDS),
+    VectorFn(
+        "transpose",
+        (1, 1),
+        "Transpose",
+        "exchanges the two axes",
+        (*_BYTES, *_INTEGERS, *_HALF),
+    ),
+    VectorFn(
+        "gather", (3, 3), "Gather", "the element at base + offset bytes, of each offset", _WORDS
+    ),
+    VectorFn("gatherb", (2, 2), "Gatherb", "the 32-byte block at offset, of each offset", _WORDS),
     VectorFn(
         "gather_mask",
         (1, 2),
         "GatherMask",
         "the elements that a pattern or mask names, packed",
+        _WORDS,
         imm=("pattern?",),
     ),
-    VectorFn("createvecindex", (1, 1), "CreateVecIndex", "first, first + 1, ..."),
-    VectorFn("arith_progression", (2, 2), "ArithProgression", "first, first + step, ..."),
+    VectorFn("createvecindex", (1, 1), "CreateVecIndex", "first, first + 1, ...", _NUMBERED),
+    VectorFn(
+        "arith_progression", (2, 2), "ArithProgression", "first, first + step, ...", _NUMBERED
+    ),
 ]
 _ROWS = [
     *_fns(
         2,
-        ("row_expand_add", "Add", "a + b of the row"),
-        ("row_expand_sub", "Sub", "a - b of the row"),
-        ("row_expand_mul", "Mul", "a * b of the row"),
-        ("row_expand_div", "Div", "a / b of the row"),
-        ("row_expand_max", "Max", "the larger of a and b of the row"),
-        ("row_expand_min", "Min", "the smaller of a and b of the row"),
+        ("row_expand_add", "Add", "a + b of the row", _SIGNED),
+        ("row_expand_sub", "Sub", "a - b of the row", _SIGNED),
+        ("row_expand_mul", "Mul", "a * b of the row", _SIGNED),
+        ("row_expand_div", "Div", "a / b of the row", _HALF),
+        ("row_expand_max", "Max", "the larger of a and b of the row", _SIGNED),
+        ("row_expand_min", "Min", "the smaller of a and b of the row", _SIGNED),
     ),
 ]
 _REDUCTIONS = [
     *(
-        VectorFn(f"block_reduce_{op}", (1, 1), f"BlockReduce{op.title()}", f"{op} of 32 bytes")
+        VectorFn(
+            f"block_reduce_{op}", (1, 1), f"BlockReduce{op.title()}", f"{op} of 32 bytes", _HALF
+        )
         for op in ("max", "min", "sum")
     ),
     *(
@@ -353,15 +381,18 @@ _REDUCTIONS = [
             (1, 1),
             f"WholeReduce{op.title()}",
             f"the {op} of each row and its first place, whose bits are stored as an element",
+            _HALF,
         )
         for op in ("max", "min")
     ),
 ]
 _SORTS = [
-    VectorFn("sort32", (2, 2), "Sort32", "pairs (value, index), each 32 sorted downwards"),
-    VectorFn("sort", (2, 2), "Sort", "pairs (value, index) of the first n values, downwards"),
-    VectorFn("merge_sort", (2, 4), "MrgSort", "sorted lists of pairs, merged"),
-    VectorFn("topk", (3, 3), "Sort32, MrgSort", "the first k pairs of `sort`"),
+    VectorFn("sort32", (2, 2), "Sort32", "pairs (value, index), each 32 sorted downwards", _HALF),
+    VectorFn(
+        "sort", (2, 2), "Sort", "pairs (value, index) of the first n values, downwards", _HALF
+    ),
+    VectorFn("merge_sort", (2, 4), "MrgSort", "sorted lists of pairs, merged", _HALF),
+    VectorFn("topk", (3, 3), "Sort32, MrgSort", "the first k pairs of `sort`", _HALF),
 ]
 
 VECTOR_OPS: dict[str, VectorFn] = {
@@ -372,6 +403,12 @@ VECTOR_OPS: dict[str, VectorFn] = {
 """The operations by name. Elementwise ones work in the dtype of `dst`, row-major over regions of
 equally many elements; a scalar source counts for every element.
 """
+
+
+def vector_types(op: str, mode: str = "") -> tuple[str, ...]:
+    """The element types of an operation; a comparison has fewer but for equality."""
+    found = VECTOR_OPS[op].dtypes
+    return found if mode in ("", "EQ") else tuple(t for t in found if t != "int32")
 
 
 class VectorOp(TileOp):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilelang.dtypes import DType
-from tilelang.ir.ascend import VectorOp
+from tilelang.ir.ascend import VECTOR_OPS, VectorOp, vector_types
 from tilelang.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Region, const, int_value
 from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Slot
@@ -33,12 +33,29 @@ def vector_op(step: Step, stmt: VectorOp) -> Block:
                 f"T.tile.{stmt.op} on a tile in {step.memory(r).title}",
                 expected="tiles in UB",
             )
+    _check_type(step, stmt)
     lower = _SPECIAL.get(stmt.op)
     if lower is not None:
         return lower(step, stmt)
     if stmt.op.startswith(_EXPANDED):
         return _row_expand(step, stmt)
     return _elementwise(step, stmt)
+
+
+def _check_type(step: Step, stmt: VectorOp) -> None:
+    """Refuse an element type that the vector units do not compute with."""
+    row = VECTOR_OPS[stmt.op]
+    of = stmt.srcs[0] if stmt.op == "compare" else stmt.dst
+    mode = _imm(stmt, "mode", "") if stmt.op == "compare" else ""
+    known = vector_types(stmt.op, mode)
+    if isinstance(of, Region) and DType(of.dtype).name not in known:
+        raise step.fault(
+            "dtype",
+            f"T.tile.{stmt.op} of {of.dtype}{f' by {mode}' if mode else ''}",
+            expected=f"{', '.join(known)} (AscendC {row.source}, on A2 and A3)",
+            got=str(of.dtype),
+            help="convert it with T.tile.cast first",
+        )
 
 
 def scalar(step: Step, e: Expr, dtype: DType) -> Expr:

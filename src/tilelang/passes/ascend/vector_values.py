@@ -13,7 +13,7 @@ from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.errors import Loc
-from tilelang.ir.ascend import Transfer, VectorOp
+from tilelang.ir.ascend import Transfer, VectorOp, vector_types
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
@@ -38,6 +38,7 @@ from tilelang.scopes import Memory
 
 UINT8 = DType("uint8")
 FLOAT32 = DType("float32")
+BFLOAT16 = DType("bfloat16")
 MASK_ALIGN = 32
 """Bytes: temporaries are whole blocks of the UB."""
 
@@ -248,14 +249,34 @@ class Values:
         into: Tile | None,
         spans: tuple[int, ...] | None = None,
     ) -> Tile:
-        """One operation on operands over the same axes."""
+        """One operation on operands over the same axes. What there is for float32 and not for
+        bfloat16 is computed there and rounded once.
+        """
         over = spans if spans is not None else self._tile(srcs[0]).spans
+        if not _has(op, dtype):
+            if dtype != BFLOAT16 or not _has(op, FLOAT32):
+                raise NoVectorForm(f"there is no {op} of {dtype}")
+            wide = self._op(op, [self._as_type(x, FLOAT32) for x in srcs], FLOAT32, None, over)
+            return self._as_tile(wide, dtype, into)
         fits = into is not None and into.spans == over and into.dtype == dtype
         for x in srcs:
             self.scratch.give(x)
         dst = into if fits and into is not None else self.new(dtype, over)
         regions = tuple(x.region if isinstance(x, Tile) else x for x in srcs)
         self.out.append(VectorOp(op, dst.region, regions, loc=self.loc))
+        return dst
+
+    def _as_type(self, x: Operand, dtype: DType) -> Operand:
+        """An operand in another float type."""
+        return self._as_tile(x, dtype, None) if isinstance(x, Tile) else Cast(x, dtype)
+
+    def _as_tile(self, x: Tile, dtype: DType, into: Tile | None, rounding: str = "") -> Tile:
+        """A tile in another type."""
+        fits = into is not None and into.spans == x.spans and into.dtype == dtype
+        dst = into if fits and into is not None else self.new(dtype, x.spans)
+        how = rounding or "CAST_RINT"
+        self.out.append(Transfer(x.region, dst.region, rounding=how, loc=self.loc))
+        self.scratch.give(x)
         return dst
 
     def _binary(self, op: str, a: Operand, b: Operand, dtype: DType, into: Tile | None) -> Tile:
@@ -268,7 +289,7 @@ class Values:
             a, b = b, a
         a = self.widened(a, spans)
         if isinstance(b, Tile) and b.spans != spans:
-            if op in _BY_ROW and b.spans == spans[:-1]:
+            if op in _BY_ROW and b.spans == spans[:-1] and _has(f"row_expand_{op}", dtype):
                 return self._op(f"row_expand_{op}", [a, b], dtype, into)
             b = self.widened(b, spans)
         return self._op(op, [a, b], dtype, into)
@@ -283,6 +304,12 @@ class Values:
         """The tile repeated along the axes that it does not vary on."""
         if tile.spans == spans:
             return tile
+        if not _has("broadcast", tile.dtype):
+            if tile.dtype != BFLOAT16:
+                raise NoVectorForm(f"there is no broadcast of {tile.dtype}")
+            return self._as_tile(
+                self.widened(self._as_tile(tile, FLOAT32, None), spans), BFLOAT16, None
+            )
         boxed = self._boxed(tile)
         wide = self.new(tile.dtype, spans)
         self.out.append(VectorOp("broadcast", wide.region, (boxed.region,), loc=self.loc))
@@ -308,16 +335,14 @@ class Values:
             return a
         to_int = a.dtype.is_float and e.type.is_integer
         rounding = "CAST_TRUNC" if to_int or e.rounding == "rz" else "CAST_RINT"
-        fits = into is not None and into.spans == a.spans and into.dtype == e.type
-        dst = into if fits and into is not None else self.new(DType(e.type), a.spans)
-        self.out.append(Transfer(a.region, dst.region, rounding=rounding, loc=self.loc))
-        self.scratch.give(a)
-        return dst
+        return self._as_tile(a, DType(e.type), into, rounding)
 
     def index(self, e: Var, into: Tile | None) -> Tile:
         """A loop variable as a value."""
         del into
         axis = self.vars.index(e)
+        if not _has("createvecindex", DType(e.dtype)):
+            raise NoVectorForm(f"there is no createvecindex of {e.dtype}")
         tile = self.new(DType(e.dtype), (axis,))
         zero = Const(0, e.dtype)
         self.out.append(VectorOp("createvecindex", tile.region, (zero,), loc=self.loc))
@@ -329,6 +354,11 @@ class Values:
         """A choice."""
         if not self.varies(e.cond):
             raise NoVectorForm("a choice between tiles by a scalar")
+        if e.dtype == BFLOAT16:  # it moves values, which float32 has too
+            wide = Select(e.cond, Cast(e.t, FLOAT32), Cast(e.f, FLOAT32), lazy=e.lazy)
+            return self.of(Cast(wide, BFLOAT16), into)
+        if not _has("select", DType(e.dtype)):
+            raise NoVectorForm(f"there is no select of {e.dtype}")
         mask = self._mask(e.cond)
         a = self.of(e.t)
         a = a if isinstance(a, Tile) else self.filled(a, DType(e.dtype), self.all)
@@ -348,9 +378,11 @@ class Values:
         """One bit for each index of the nest."""
         if not isinstance(cond, Binary) or cond.op not in _COMPARE:
             raise NoVectorForm("a condition that is no comparison")
-        if not cond.a.dtype.is_float:
-            raise NoVectorForm(f"a comparison of {cond.a.dtype}")
         mode = _COMPARE[cond.op]
+        if cond.a.dtype == BFLOAT16:
+            return self._mask(Binary(cond.op, Cast(cond.a, FLOAT32), Cast(cond.b, FLOAT32)))
+        if not _has("compare", DType(cond.a.dtype), mode):
+            raise NoVectorForm(f"a comparison of {cond.a.dtype} by {mode}")
         a, b = self.of(cond.a), self.of(cond.b)
         if not isinstance(a, Tile):
             a, b, mode = b, a, _FLIPPED.get(mode, mode)
@@ -366,6 +398,11 @@ class Values:
         for x in (a, b):
             self.scratch.give(x)
         return mask
+
+
+def _has(op: str, dtype: DType, mode: str = "") -> bool:
+    """Whether the vector units have an operation for an element type."""
+    return dtype.name in vector_types(op, mode)
 
 
 def _spans(x: Operand) -> tuple[int, ...]:
