@@ -284,6 +284,23 @@ class Case:
         return self.make.__name__
 
 
+def pad_register(m: int = 4, n: int = 100) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((m, n), "float32"), B: T.Tensor((m, 104), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((m, 104), "float32")
+            b = T.alloc_shared((m, 104), "float32")
+            T.copy(A, a[0:m, 0:n], pad_value=2.0)
+            T.ascend_set_copy_pad_value(3.0, "float32")
+            T.copy(A, b[0:m, 0:n], data_select=True)
+            with T.SimtVF(threads=128):
+                for i, j in T.Parallel(m, 104):
+                    a[i, j] = a[i, j] + b[i, j]
+            T.copy(a, B)
+
+    return kernel
+
+
 def simd_merge(n: int = 256) -> Any:
     @T.prim_func
     def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
@@ -387,6 +404,7 @@ CASES = (
             ((512, 224), "float32", True),
         ),
     ),
+    Case(pad_register, 1, (((4, 100), "float32", False), ((4, 104), "float32", True))),
     Case(simd_merge, 1, (((256,), "float32", False), ((256,), "float32", True))),
     Case(simd_moving, 1, (_VECTOR, ((1024,), "float32", True))),
     Case(simd_bits, 1, (((512,), "float32", False), ((512,), "float32", True))),

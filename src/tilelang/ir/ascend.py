@@ -193,6 +193,7 @@ class SetMode(Stmt):
 MODES: dict[str, str] = {
     "hf32": "products of float32 round their operands to 11 bits of mantissa first",
     "mmad_direction": "the order in which a product walks its blocks; never changes the result",
+    "copy_pad_value": "the bits that a copy with `padded` writes behind each row",
     "deq_scale": "the factor by which a drained int32 accumulator is multiplied",
 }
 
@@ -209,7 +210,10 @@ class Transfer(TileOp):
     `dst` for which `src`, in global memory, has none (zero without it). `split` hands half of the
     rows ("m") or columns ("n") of an L0C tile to each vector core; `sub` is the vector core whose
     UB is meant where the cube core writes it. `scale` multiplies an int32 accumulator on its way.
-    `hints` (cache, unit flag) never change the result.
+    `padded` ends each row of UB, up to 32 bytes, with the bits of the mode `copy_pad_value`; a row
+    also ends so with `pad`. `blocks` says that `src`, in UB, holds the fractals of a tile in L1, 32
+    bytes left free behind each block of columns. `hints` (cache, unit flag) never change the
+    result.
     """
 
     src: Region = operand(effect=Effect.READ)
@@ -221,6 +225,8 @@ class Transfer(TileOp):
     sub: Expr | None = operand(default=None)
     scale: Expr | None = operand(default=None)
     rounding: str = attr(default="")
+    padded: bool = attr(default=False)
+    blocks: bool = attr(default=False)
     hints: tuple[tuple[str, Any], ...] = attr(default=())
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilelang.dtypes import DType
 from tilelang.errors import TileValueError
 from tilelang.ir import ascend, tile
-from tilelang.ir.expr import Expr, Region, int_value
+from tilelang.ir.expr import Bitcast, Cast, Expr, Region, const, int_value
 from tilelang.ir.simplify import equal, simplify
 from tilelang.language.arguments import (
+    choice,
     hints,
     integer,
     known,
@@ -21,6 +23,7 @@ from tilelang.language.arguments import (
     launched,
     note,
     number,
+    place,
     refuse,
 )
 from tilelang.language.arguments import memory as memory_of
@@ -121,17 +124,18 @@ def copy(
     elements only.
 
     `transpose` exchanges the axes on the way from global memory to L1. `pad_value` fills what a
-    row in UB has beyond the tensor. `sub_blockid` is the vector core that gets a tile of L0C.
-    The rest are hints.
+    row in UB has beyond the tensor, and its end up to 32 bytes; `data_select` fills that end with
+    the value of the last `ascend_set_copy_pad_value`. `sub_blockid` is the vector core that gets a
+    tile of L0C. The rest are hints.
     """
     what = "T.copy"
     builder = launched(what)
-    if data_select:
+    if data_select and pad_value is not None:
         raise refuse(
             "option",
-            "T.copy(data_select=True) takes a pad value from a register that is set elsewhere",
+            "T.copy with pad_value and data_select, which both say what a row ends with",
             cls=TileValueError,
-            help="give the value: pad_value=...",
+            expected="one of them",
         )
     a, b, fits = _turned(src, dst) if transpose else _regions(src, dst)
     notes = hints(
@@ -145,11 +149,22 @@ def copy(
     sub = None if sub_blockid is None else integer(sub_blockid, "the sub_blockid of T.copy")
     if sub is not None:
         _path(a, b, "T.copy(sub_blockid=...)", (Memory.L0C, Memory.UB))
-    if fits and not transpose and pad is None and sub is None:
+    if data_select:
+        _path(a, b, "T.copy(data_select=True)", (Memory.GLOBAL, Memory.UB))
+    if fits and not transpose and pad is None and sub is None and not data_select:
         builder.emit(tile.Copy(a, b, hints=notes, loc=here()))
         return
     builder.emit(
-        ascend.Transfer(a, b, transpose=transpose, pad=pad, sub=sub, hints=notes, loc=here())
+        ascend.Transfer(
+            a,
+            b,
+            transpose=transpose,
+            pad=pad,
+            sub=sub,
+            padded=data_select,
+            hints=notes,
+            loc=here(),
+        )
     )
 
 
@@ -191,6 +206,78 @@ def _turned(src: Any, dst: Any) -> tuple[Region, Region, bool]:
 def _pad(a: Region, b: Region, value: Any) -> Expr:
     _path(a, b, "T.copy(pad_value=...)", (Memory.GLOBAL, Memory.UB))
     return number(value, "the pad_value of T.copy", b.buffer.dtype)
+
+
+# CANN asc-devkit, asc_set_copy_pad_val: elements of 8, 16 and 32 bits.
+_PADS = (
+    *("int8", "uint8", "int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32"),
+)
+
+
+def ascend_set_copy_pad_value(value: Any, dtype: Any = None) -> None:
+    """The number that later `copy(data_select=True)` of this core end rows of UB with.
+
+    `dtype` is that of the copies' elements; a number of Python needs it.
+    """
+    what = "T.ascend_set_copy_pad_value"
+    builder = launched(what)
+    own = str(value.expr.dtype) if isinstance(value, Value) else None
+    if dtype is None and own is None:
+        raise refuse(
+            "dtype",
+            f"{what} of a number without dtype",
+            cls=TileValueError,
+            expected=f"dtype, one of {', '.join(_PADS)}",
+        )
+    element = DType(choice(str(dtype or own), f"the dtype of {what}", _PADS))
+    bits = DType(f"uint{element.bits}")
+    raw = Bitcast(number(value, f"the value of {what}", element), bits)
+    builder.emit(ascend.SetMode("copy_pad_value", simplify(Cast(raw, DType("uint32"))), loc=here()))
+
+
+def ascend_nd2nz_post_copy(
+    dst: Any, src: Any, rows: Any, cols: Any, full_rows: Any, dst_dtype: Any
+) -> None:
+    """Copy a tile that lies in UB as fractals, [cols / C0][rows + 1][C0], into L1.
+
+    `dst` is the tile's first element, in a buffer of `full_rows` rows.
+    """
+    what = "T.ascend_nd2nz_post_copy"
+    builder = launched(what)
+    to, corner = place(dst, f"the dst of {what}")
+    start, first = place(src, f"the src of {what}")
+    r, c, full = (known(x, f"a size of {what}", 1, 1 << 16) for x in (rows, cols, full_rows))
+    c0 = 32 * 8 // to.dtype.bits
+    ones = tuple(const(1) for _ in corner[:-2])
+    b = Region(to, corner, (*ones, const(r), const(c)), loc=here())
+    count = -(-c // c0) * (r + 1) * c0
+    whole_rows = int_value(to.shape[-2]) if len(to.shape) > 1 else None
+    a = whole(start) if any(int_value(e) != 0 for e in first[:-1]) or len(first) > 1 else None
+    if a is None:
+        a = Region(start, first, (const(count),), loc=here())
+    _path(a, b, what, (Memory.UB, Memory.L1))
+    fits = a.buffer.rank == 1 or (int_value(_count(a.extents)) == count and _is_start(first))
+    if not fits or whole_rows != full or c % c0:
+        raise refuse(
+            "shape",
+            f"{what} of {r} x {c} elements",
+            cls=TileValueError,
+            expected=f"columns in a multiple of {c0}, full_rows = {whole_rows}, those of {to.name},"
+            f" and {count} elements of {start.name}: one free row for each {c0} columns",
+            got=f"{r} x {c}, full_rows = {full}",
+        )
+    if str(start.dtype) != str(to.dtype) or str(DType(dst_dtype)) != str(to.dtype):
+        raise refuse(
+            "dtype",
+            f"{what} of {start.dtype} as {dst_dtype}",
+            cls=TileValueError,
+            expected=str(to.dtype),
+        )
+    builder.emit(ascend.Transfer(a, b, blocks=True, loc=here()))
+
+
+def _is_start(indices: Sequence[Expr]) -> bool:
+    return all(int_value(e) == 0 for e in indices)
 
 
 # Halves for the two vector cores -----------------------------------------------------------------

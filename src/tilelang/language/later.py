@@ -158,16 +158,11 @@ LATER: dict[str, Later] = {
             ascend_get_buf ascend_rls_buf ascend_threadfence set_atomic set_atomic_none
             set_hf32_mode set_mmad_direction Task Stage PerCoreTask assume_conflict
             assume_no_conflict annotate_buffer_versions annotate_manual_multi_buffer
-            annotate_unlimit_memory AscendBaseTileScheduler AscendTileScheduler
+            annotate_unlimit_memory ascend_set_copy_pad_value ascend_nd2nz_post_copy
+            AscendBaseTileScheduler AscendTileScheduler
             AscendBatchedTileScheduler AscendMGroupedTileScheduler AscendKGroupedTileScheduler
             """,
             "import tilelang.ascend.language as T",
-        ),
-        *_rows(
-            "takes the state of a pad register, which is not built",
-            "ascend_set_copy_pad_value(value, dtype=None)"
-            " ascend_nd2nz_post_copy(dst, src, rows, cols, full_rows, dst_dtype)",
-            "T.copy(..., pad_value=...) of the mainline Ascend dialect pads",
         ),
     )
 }

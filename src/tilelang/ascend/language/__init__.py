@@ -19,7 +19,13 @@ from tilelang.language.ascend import (
     alloc_l1,
     alloc_shared,
 )
-from tilelang.language.ascend_ops import copy, dual_copy, gemm
+from tilelang.language.ascend_ops import (
+    ascend_nd2nz_post_copy,
+    ascend_set_copy_pad_value,
+    copy,
+    dual_copy,
+    gemm,
+)
 from tilelang.language.ascend_regions import (
     Cube,
     PerCoreTask,

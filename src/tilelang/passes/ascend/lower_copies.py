@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tilelang.dtypes import DType
 from tilelang.ir.ascend import Transfer
 from tilelang.ir.expr import Cast, Const, Expr, Region, const, int_value
+from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Instr
 from tilelang.ir.tile import Atomic, Block, Copy, Fill, Stmt
 from tilelang.passes.ascend import lower_scales
@@ -89,6 +90,8 @@ _MAY: dict[str, frozenset[tuple[Memory, Memory]]] = {
     "split": frozenset({(L0C, UB)}),
     "sub": frozenset({(L0C, UB)}),
     "rounding": frozenset({(UB, UB)}),
+    "padded": frozenset({(GLOBAL, UB)}),
+    "blocks": frozenset({(UB, L1)}),
 }
 """What a transfer may ask for, by path."""
 
@@ -162,12 +165,44 @@ def _gm_ub(step: Step, stmt: Transfer) -> Block:
         (rows, columns), (down, across) = a.axes, b.axes
         out, read = step.slot(b, BLOCK), step.slot(a)
         pitches = (step.pitch(a, rows), step.pitch(b, down, BLOCK))
-        if rows.valid is None and columns.valid is None:
+        cut = rows.valid is not None or columns.valid is not None
+        more = _end_of_rows(step, stmt, down, across)
+        if not cut and not more:
             return (step.instr("gm.ub", out, read, rows.extent, columns.extent, *pitches),)
-        sizes = (rows.inside, columns.inside, *pitches, down.extent, across.extent)
-        return (step.instr("gm.ub.pad", out, read, pad, *sizes),)
+        wide = simplify(plus(across.extent, more), step.env)
+        sizes = (rows.inside, columns.inside, *pitches, down.extent, wide)
+        if not stmt.padded:
+            return (step.instr("gm.ub.pad", out, read, pad, *sizes),)
+        if cut:
+            raise step.fault(
+                "bounds",
+                "a copy(data_select=True) that may leave its tensor",
+                expected="a tile that is certainly inside",
+                help="give the number: pad_value=...",
+            )
+        return (step.instr("gm.ub.end", out, read, *sizes),)
 
     return step.rows([src, dst], one, stops=False)
+
+
+def _end_of_rows(step: Step, stmt: Transfer, down: Axis, across: Axis) -> int:
+    """The elements behind each row of the destination, up to 32 bytes, that a pad value is for.
+
+    None where the next row begins or the buffer ends first: nobody can name them.
+    """
+    if stmt.pad is None and not stmt.padded:
+        return 0
+    columns, size = int_value(across.extent), stmt.dst.dtype.bytes
+    if columns is None:
+        raise step.fault(
+            "shape", "a pad value for rows whose length is known only when the kernel runs"
+        )
+    more = -columns * size % BLOCK // size
+    pitch, many = int_value(down.stride), int_value(down.extent) != 1
+    width = int_value(stmt.dst.buffer.shape[-1]) or 0
+    first = int_value(stmt.dst.mins[-1])
+    room = (pitch or 0) - columns if many else width - (first or 0) - columns
+    return more if first is not None and more <= room else 0
 
 
 def _ub_gm(step: Step, stmt: Transfer) -> Block:
@@ -240,6 +275,10 @@ def _to_l1(row: str, turned_row: str) -> Callable[[Step, Transfer], Block]:
                 raise _no_scales(step)
             return lower_scales.gm_to_l1(step, stmt)
         m = step.matrix(stmt.dst)
+        if stmt.blocks:
+            sizes = (m.rows, m.columns, m.tile.padded_rows)
+            src = step.slot(step.box(stmt.src), BLOCK)
+            return (step.instr("ub.l1.blocks", m.slot, src, *sizes, c0=m.c0),)
         if stmt.pad is not None and (not isinstance(stmt.pad, Const) or stmt.pad.value != 0):
             raise step.fault("value", "a pad value of a tile in L1", expected="0")
         box = step.box(stmt.src)

@@ -123,7 +123,21 @@ class CoreBase:
         """The modes that an instruction sees, as they are when it is issued."""
         if i.row.stores:
             return {"atomic": self.atomic, **self._scale(i)}
+        if i.told:
+            return {"copy_pad_value": self._pad(i)}
         return self._scale(i) if i.row.remote else self._product(i)
+
+    def _pad(self, i: Instruction) -> Any:
+        found = self.modes.get("copy_pad_value")
+        if found is None:
+            raise error(
+                "uninitialised",
+                "a copy(data_select=True) of which nothing has set what rows end with",
+                i.loc,
+                expected="T.ascend_set_copy_pad_value before it, on the same core",
+                got=self.name,
+            )
+        return found
 
     def _scale(self, i: Instruction) -> dict[str, Any]:
         scale = self.modes.get("deq_scale")

@@ -86,7 +86,7 @@ class InOrderCore(CoreBase):
         given = {} if data is None else data
         if outside is not None:
             given[i.slots[i.far].name] = outside(far)
-        if i.moded and (self.atomic or self.modes):
+        if i.moded and (self.atomic or self.modes or i.told):
             given.update(self.state(i))
         try:
             do(**given)

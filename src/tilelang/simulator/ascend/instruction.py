@@ -117,7 +117,10 @@ class Instruction:
         self.pipe: Pipe = self.row.pipe
         self.queue: str = self.pipe.value
         self.pair: tuple[Any, Any] = (self.imm.get("src"), self.imm.get("dst"))
-        self.moded: bool = self.row.stores or self.row.remote or self.row.name.startswith("mad")
+        self.told: bool = self.row.name == "gm.ub.end"  # fails unless its mode is set
+        self.moded: bool = (
+            self.row.stores or self.row.remote or self.told or self.row.name.startswith("mad")
+        )
 
     @property
     def stores_outside(self) -> bool:

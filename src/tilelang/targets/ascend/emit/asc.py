@@ -197,6 +197,37 @@ def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
         )
 
 
+def _gm_ub_end(x: Statements, stmt: Instr) -> None:
+    """Rows that end with what the chip was told (`asc_set_copy_pad_val`)."""
+    dst, (src,), texts, values = _split(x, stmt)
+    rows, columns, src_pitch, dst_pitch, *_ = texts
+    bits = f"uint{8 * dst.array.type.bytes}_t"
+    missing = (int_value(values[5]) or 0) - (int_value(values[1]) or 0)
+    x.text.line(
+        f"asc_copy_gm2ub_align({_at(x, dst, bits)}, {_at(x, src, bits)}, {rows},"
+        f" {_bytes(columns, dst)}, 0, {missing}, 1, {_cache('load', stmt)},"
+        f" {_bytes(src_pitch, src)}, {_bytes(dst_pitch, dst)});"
+    )
+
+
+def _pad_value(x: Statements, stmt: Instr) -> None:
+    x.text.line(f"asc_set_copy_pad_val({x.of(stmt.ins[0])});")
+
+
+def _ub_l1_blocks(x: Statements, stmt: Instr) -> None:
+    dst, (src,), (rows, columns, nz_rows), _ = _split(x, stmt)
+    c0 = int(dict(stmt.imm)["c0"])
+    gap = "0" if rows == nz_rows else _minus(nz_rows, rows)
+    x.text.line(
+        f"asc_copy_ub2l1((__cbuf__ void*){_at(x, dst)}, (__ubuf__ void*){_at(x, src)},"
+        f" {_blocks(columns, c0)}, {rows}, 1, {gap});"
+    )
+
+
+def _minus(a: str, b: str) -> str:
+    return str(int(a) - int(b)) if a.isdecimal() and b.isdecimal() else f"{a} - {b}"
+
+
 def _dup(x: Statements, stmt: Instr) -> None:
     """A tile of UB set to a number: a loop over registers."""
     dst, _, (value, rows, columns, pitch), values = _split(x, stmt)
@@ -436,6 +467,9 @@ def _direction(x: Statements, stmt: Instr) -> None:
 ROWS: dict[str, Printer] = {
     "gm.ub": _gm_ub,
     "gm.ub.pad": _gm_ub_pad,
+    "gm.ub.end": _gm_ub_end,
+    "mode.copy_pad_value": _pad_value,
+    "ub.l1.blocks": _ub_l1_blocks,
     "v.dup": _dup,
     "ub.gm": _ub_gm,
     "gm.l1.nz": _to_l1("asc_copy_gm2l1_nd2nz"),

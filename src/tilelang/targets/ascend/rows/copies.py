@@ -38,6 +38,7 @@ from tilelang.targets.ascend.rows.numbers import combine, rounded, stored
 _PAD = "AscendC API, DataCopyPad (DataCopyExtParams, DataCopyPadExtParams)"
 _ND2NZ = "AscendC API, DataCopy with Nd2NzParams"
 _DN2NZ = "AscendC API, DataCopy with Dn2NzParams (950)"
+_BLOCKS = "tilelang 0.1.15, src/tl_templates/ascend/nd2nz_copy.h: asc_copy_ub2l1"
 _FILL = "AscendC API, InitConstValue"
 _FIXPIPE = "AscendC API, Fixpipe (FixpipeParamsV220), NZ to ND"
 _LOCAL = "AscendC API, DataCopy (UB to UB)"
@@ -67,6 +68,13 @@ def _move(dst: Array, src: Array, **_: Any) -> tuple[()]:
 def _padded(dst: Array, src: Array, pad: Any, rows: int, columns: int, **_: Any) -> tuple[()]:
     if src.shape != dst.shape:
         dst[...] = pad
+    dst[:rows, :columns] = src
+    return ()
+
+
+def _ended(dst: Array, src: Array, rows: int, columns: int, **p: Any) -> tuple[()]:
+    words = np.array([p["copy_pad_value"]], np.uint32).view(np.uint8)[: dst.itemsize]
+    dst[...] = words.view(dst.dtype)[0]
     dst[:rows, :columns] = src
     return ()
 
@@ -117,6 +125,20 @@ _GM_UB = [
         meaning=_padded,
     ),
     PipeRow(
+        "gm.ub.end",
+        f"{_PAD}; CANN asc-devkit, asc_set_copy_pad_val",
+        outs=(slot("dst", W, align=BLOCK),),
+        ins=(
+            slot("src", R, GM, like="dst"),
+            *counts("rows", "columns", "src_pitch", "dst_pitch", "tile_rows", "tile_columns"),
+        ),
+        imm=(_CACHE,),
+        pipe=Pipe.MTE2,
+        core=Core.VECTOR,
+        views=_tile,
+        meaning=_ended,
+    ),
+    PipeRow(
         "ub.gm",
         _PAD,
         outs=(slot("dst", W, GM),),
@@ -133,6 +155,7 @@ _GM_UB = [
     ),
 ]
 """`gm.ub.pad` sets the whole tile to `pad` where rows or columns are fewer than those of the tile.
+`gm.ub.end` ends rows with the bits of the mode `copy_pad_value`.
 """
 
 
@@ -159,6 +182,12 @@ def _nz(dst: Array, src: Array, **p: Any) -> tuple[()]:
 
 def _dn(dst: Array, src: Array, **p: Any) -> tuple[()]:
     return _nz(dst, src.T, **p)
+
+
+def _blocks_of(p: Params) -> dict[str, Strided]:
+    rows, c0 = p["rows"], p["c0"]
+    dst = zn_view(rows, p["columns"], p["nz_rows"], c0)
+    return {"src": (dst[0], ((rows + 1) * c0, c0, 1)), "dst": dst}
 
 
 _L1_COUNTS = counts("rows", "columns", "src_pitch", "tile_rows", "tile_columns", "nz_rows")
@@ -189,6 +218,17 @@ _TO_L1 = [
     _to_l1("gm.l1.nz", _ND2NZ, Pipe.MTE2, Core.CUBE),
     _to_l1("gm.l1.dn", _DN2NZ, Pipe.MTE2, Core.CUBE, turned=True),
     _to_l1("ub.l1.nz", _ND2NZ, Pipe.MTE3, Core.VECTOR),
+    PipeRow(
+        "ub.l1.blocks",
+        _BLOCKS,
+        outs=(slot("dst", W, L1, align=BLOCK),),
+        ins=(slot("src", R, UB, like="dst", align=BLOCK), *counts("rows", "columns", "nz_rows")),
+        imm=(_C0,),
+        pipe=Pipe.MTE3,
+        core=Core.VECTOR,
+        views=_blocks_of,
+        meaning=_move,
+    ),
     PipeRow(
         "l1.fill",
         _FILL,
