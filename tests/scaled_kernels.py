@@ -174,3 +174,62 @@ def issued(case: Case) -> Any:
             T.copy(out, C[bx * bm, by * bn])
 
     return kernel
+
+
+def waited(case: Case) -> Any:
+    """The product by `T.gemm_blockscaled`, which waits by itself, with scales in shared memory."""
+    m, n, k, dtype, pair = case.m, case.n, case.k, case.dtype, case.pair
+    bm, bn, bk = case.tiles
+    blocks, scale = 2 if pair else 1, "float8_e4m3fn" if case.grain == 16 else "float8_e8m0fnu"
+    part, rounds, deep = bn // blocks, k // bk, k // case.grain
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((m, k), dtype),
+        B: T.Tensor((n, k) if case.turned else (k, n), dtype),
+        SFA: T.Tensor((m, deep), scale),
+        SFB: T.Tensor((n, deep), scale),
+        C: T.Tensor((m, n), "float32"),
+    ):
+        with T.ClusterKernel(m // bm, n // bn, threads=128, cluster_dims=blocks) as (bx, by):
+            rank = T.block_rank_in_cluster()
+            a = T.alloc_shared((bm, bk), dtype)
+            b = T.alloc_shared((part, bk) if case.turned else (bk, part), dtype)
+            sa, sb = T.alloc_shared((bm, deep), scale), T.alloc_shared((bn, deep), scale)
+            c, out = T.alloc_tmem((bm, bn), "float32"), T.alloc_fragment((bm, bn), "float32")
+            T.copy(SFA[bx * bm, 0], sa)
+            T.copy(SFB[by * bn, 0], sb)
+            for ko in T.Pipelined(rounds, num_stages=case.stages):
+                T.copy(A[bx * bm, ko * bk], a)
+                if case.turned:
+                    T.copy(B[by * bn + rank * part, ko * bk], b)
+                else:
+                    T.copy(B[ko * bk, by * bn + rank * part], b)
+                T.gemm_blockscaled(
+                    a,
+                    b,
+                    c,
+                    sa,
+                    sb,
+                    transpose_B=case.turned,
+                    clear_accum=ko == 0,
+                    k_start=ko * bk,
+                    sf_a_granularity_k=case.grain,
+                    sf_b_granularity_k=case.grain,
+                    use_2cta=pair,
+                )
+            T.copy(c, out)
+            T.copy(out, C[bx * bm, by * bn])
+
+    return kernel
+
+
+def in_rows(case: Case, args: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arguments with scales as `waited` takes them: (rows, scales)."""
+    kind = ml_dtypes.float8_e4m3fn if case.grain == 16 else ml_dtypes.float8_e8m0fnu
+    made = dict(args)
+    for name, rows in (("SFA", case.m), ("SFB", case.n)):
+        codes = args[name].view("u1").reshape(case.groups, rows, 4).transpose(1, 0, 2)
+        codes = codes.reshape(rows, -1)[:, : case.k // case.grain]
+        made[name] = np.ascontiguousarray(codes).view(kind)
+    return made

@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 
 from blackwell_build import check_blackwell
-from scaled_kernels import Case, issued
+from gpu_build import gpu_program
+from scaled_kernels import Case, in_rows, issued, waited
 from tilelang.emulator import translate
 from tilelang.ir.thread import Instr
+from tilelang.isa.target import parse_target
+from tilelang.targets import CHIPS
+from tilelang.targets.cuda.nvrtc import compile_source, is_installed
+from tilelang.targets.cuda.program import emit
 
 CASES = {
     "one word for the whole of K": Case(128, 32, 128, (128, 32, 32)),
@@ -42,3 +47,46 @@ def test_products_with_scales_of_the_author(name):
     kind = "mxf4.scale_2X" if name == "mxfp4" else kind
     rows = {f"tcgen05.cp{two}.32x128b.warpx4", f"tcgen05.mma{two}.{kind}"}
     assert rows <= rows_of(program)
+
+
+WAITED = {
+    "mxfp8": Case(256, 48, 192, (128, 48, 64), pair=True),
+    "mxfp8, B along N": Case(256, 64, 128, (128, 64, 128), grain=64, turned=False, pair=True),
+    "mxfp8, two chunks": Case(256, 208, 64, (128, 208, 64), stages=1, pair=True),
+    "mxfp4": Case(256, 32, 192, (128, 32, 64), dtype="float4_e2m1fn", pair=True),
+    "nvfp4": Case(256, 80, 256, (128, 80, 128), grain=16, dtype="float4_e2m1fn", pair=True),
+}
+
+
+@pytest.mark.parametrize("name", WAITED)
+def test_pairs_whose_products_wait(name):
+    case = WAITED[name]
+    fn, args = waited(case), case.arguments()
+    want, args = case.want(args), in_rows(case, args)
+    program = check_blackwell(fn, seeds=3, **args)
+    translate(fn.ir).run(args)
+    np.testing.assert_array_equal(args["C"], want)
+    assert {"barrier.cluster.arrive", "tcgen05.commit.cta2.multicast"} <= rows_of(program)
+
+
+BUILT = {
+    "one block": (issued, Case(256, 512, 1024, (128, 128, 128), stages=4)),
+    "a pair": (issued, Case(256, 512, 1024, (128, 128, 128), stages=4, pair=True)),
+    "a pair, fp4 by fp8": (issued, Case(256, 256, 512, (128, 128, 128), mixed=True, pair=True)),
+    "a pair, nvfp4": (
+        issued,
+        Case(256, 256, 256, (128, 128, 64), grain=16, dtype="float4_e2m1fn", pair=True),
+    ),
+    "a pair that waits": (waited, Case(256, 256, 512, (128, 128, 128), pair=True)),
+}
+
+
+@pytest.mark.skipif(not is_installed(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+@pytest.mark.parametrize("name", BUILT)
+def test_machine_code(name, arch):
+    make, case = BUILT[name]
+    target = parse_target(f"cuda -arch={arch}", CHIPS)
+    made = compile_source(emit(gpu_program(make(case).ir, target=target), target).text, arch)
+    assert not made.warnings
+    assert all(r.spill_stores == 0 for r in made.resources.values())

@@ -20,8 +20,8 @@ from tilelang.emulator.waits import loc_text, ways_of, what
 from tilelang.errors import error
 from tilelang.ir import sync
 from tilelang.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Load, Region, int_value
-from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy
-from tilelang.ir.tile import Alloc, Copy, Gemm, Let, Stmt, SyncThreads
+from tilelang.ir.scales import AsyncScaledGemm, PairScaledGemm, ScaleCopy
+from tilelang.ir.tile import Alloc, Block, Copy, Gemm, Let, Stmt, SyncThreads
 from tilelang.scopes import Memory, memory_of
 
 # -- barriers --------------------------------------------------------------------------------------
@@ -359,9 +359,32 @@ def _async_gemm(u: Unit, stmt: sync.AsyncGemm) -> None:
                 _arrive_when_done(u, stmt.barrier, lane, stmt, pair=True)
 
 
-def _operands(stmt: sync.AsyncGemm) -> tuple[Region, ...]:
+def pairs_meet(stmt: Stmt) -> Block | None:
+    """The blocks of a pair meet before and after the first of them has multiplied."""
+    if not isinstance(stmt, PairScaledGemm):
+        return None
+    meet = sync.ClusterBarrier(sync.ClusterStep.SYNC, loc=stmt.loc)
+    return (meet, stmt, meet)
+
+
+def _pair_scaled(u: Unit, stmt: PairScaledGemm) -> None:
+    """The first block of a pair multiplies for both."""
+    _whole(u, stmt)
+    u.begin(*stmt.children())
+    later, op, regions = u.constant("later", _with_settings), u.w.fresh("op"), _operands(stmt)
+    start = u.expr(stmt.k_start).code
+    gemm = f"{later}({u.constant('op', stmt)}, {_cleared(u, stmt)}, False, {start})"
+    tiles, columns = tuple_text(operand(u, r) for r in regions), -2 if stmt.transpose_b else -1
+    given = f"{tiles}, {_roots(u, regions)}, {columns}, {loc_text(u, stmt)}"
+    with u.w.block(f"for {op} in agent.pair_product({gemm}, {given}):"):
+        u.w.line(f"agent.issue('tcgen05', {op}, agent.leader(0))")
+        u.w.line(f"{op}.complete()")
+
+
+def _operands(stmt: sync.AsyncGemm | PairScaledGemm) -> tuple[Region, ...]:
     operands = (stmt.a, stmt.b, stmt.c)
-    return (*operands, stmt.sfa, stmt.sfb) if isinstance(stmt, AsyncScaledGemm) else operands
+    scaled = isinstance(stmt, (AsyncScaledGemm, PairScaledGemm))
+    return (*operands, stmt.sfa, stmt.sfb) if scaled else operands
 
 
 def _roots(u: Unit, regions: tuple[Region, ...]) -> str:
@@ -375,11 +398,13 @@ def _in_queue(op: str) -> str:
 
 
 def _with_settings(
-    node: sync.AsyncGemm, clear: bool, tf32: bool, start: int
+    node: sync.AsyncGemm | PairScaledGemm, clear: bool, tf32: bool, start: int
 ) -> Callable[..., None]:
     """The product of a node, as a function of its tiles."""
     if isinstance(node, AsyncScaledGemm):
         return partial(scaled.gemm_of_cells, node, clear, int(start))
+    if isinstance(node, PairScaledGemm):
+        return lambda *tiles: scaled.gemm_block_scaled(node, *tiles, clear, int(start))
 
     def gemm(a: Tile, b: Tile, c: Tile) -> None:
         products.OPS[Gemm](node, a, b, c, clear, **({"tf32": True} if tf32 else {}))
@@ -401,7 +426,7 @@ def _scale_copy(u: Unit, stmt: ScaleCopy) -> None:
             u.w.line(issue)
 
 
-def _cleared(u: Unit, stmt: sync.AsyncGemm) -> str:
+def _cleared(u: Unit, stmt: sync.AsyncGemm | PairScaledGemm) -> str:
     clear = u.expr(stmt.clear_accum)
     if clear.axes:
         u.refuse_threads("whether the accumulator is cleared differs")
@@ -455,6 +480,7 @@ STATEMENTS: dict[type[Stmt], Callable[[Unit, Any], None]] = {
     sync.AsyncGemm: _async_gemm,
     sync.WaitWgmma: _wait_wgmma,
     AsyncScaledGemm: _async_gemm,
+    PairScaledGemm: _pair_scaled,
     ScaleCopy: _scale_copy,
     sync.MmaArrive: _mma_arrive,
     sync.CpAsyncArrive: _cp_async_arrive,

@@ -68,6 +68,7 @@ from tilelang.ir.tile import (
     View,
     While,
 )
+from tilelang.passes.build import map_launches, map_statements
 from tilelang.passes.check.threads import extents_of
 from tilelang.scopes import Dialect, Memory
 
@@ -105,6 +106,7 @@ def translate_function(
     """The text of `fn`, and the name of the function it defines: of the machine, the buffers, the
     scalars and sizes.
     """
+    fn = map_launches(fn, lambda body: map_statements(body, async_text.pairs_meet))
     w = Writer()
     w.define(**_RESERVED)
     u = Unit(

@@ -13,6 +13,7 @@ from dataclasses import MISSING
 
 from tilelang.ir.expr import Expr, Region
 from tilelang.ir.node import Effect, attr, operand
+from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.tile import TileOp
 
@@ -40,6 +41,12 @@ class AsyncScaledGemm(AsyncGemm):
     groups: int = attr(default=1)
     kind: str = attr(default="")
     types: tuple[str, str, str] = attr(default=("", "", ""))
+
+
+class PairScaledGemm(GemmBlockScaled):
+    """`GemmBlockScaled` by the two blocks of a pair, which wait for each other: each has its rows
+    of A and C with their scales, half of the columns of B, and the scales of all columns.
+    """
 
 
 class ScaleCopy(TileOp):

@@ -399,7 +399,8 @@ def _product(op: tile.Gemm | sync.AsyncGemm | special.GemmBlockScaled) -> Faults
     m, k = reversed(op.a.extents[-2:]) if op.transpose_a else op.a.extents[-2:]
     k2, n = reversed(op.b.extents[-2:]) if op.transpose_b else op.b.extents[-2:]
     m2, n2 = op.c.extents[-2:]
-    if isinstance(op, sync.AsyncGemm) and op.two_cta:  # each block has half of B
+    pair = isinstance(op, scales.PairScaledGemm) or (isinstance(op, sync.AsyncGemm) and op.two_cta)
+    if pair:  # each block has half of B
         n = const(2 * (int_value(n) or 0))
     for axis, left, right in (("M", m, m2), ("N", n, n2), ("K", k, k2)):
         if _differ(left, right):
@@ -501,6 +502,7 @@ _TILE_OPS: dict[type[Stmt], Callable[..., Faults]] = {
     tile.Gemm: _product,
     sync.AsyncGemm: _product,
     special.GemmBlockScaled: _product,
+    scales.PairScaledGemm: _product,
     scales.AsyncScaledGemm: _scaled_product,
     scales.ScaleCopy: _scale_copy,
     scales.ScaleTranspose: _scale_transpose,

@@ -9,12 +9,14 @@ from typing import Any
 from tilelang.dtypes import DType
 from tilelang.errors import TileValueError
 from tilelang.ir.expr import Binary, BinaryOp, Cast, Expr, Load, Region, const, int_value
+from tilelang.ir.scales import PairScaledGemm
 from tilelang.ir.special import GemmBlockScaled, GemmSparse, Im2col
 from tilelang.ir.tile import Store
 from tilelang.isa.sparsity import pattern
 from tilelang.language.arguments import (
     Place,
     eviction,
+    in_memory,
     integer,
     known,
     launched,
@@ -32,6 +34,7 @@ from tilelang.language.tileops import (
     shape_text,
 )
 from tilelang.language.values import condition
+from tilelang.scopes import Memory
 
 _INT32 = DType("int32")
 
@@ -113,11 +116,15 @@ def _scaled(
     policy: Any,
     clear_accum: Any,
     scaling: tuple[Any, Any, Any, Any],
+    *,
+    pair: bool = False,
 ) -> Region:
     builder = launched(name)
     a, b, c = (matrix(x, letter, name) for x, letter in zip(operands[:3], "ABC", strict=True))
     ta, tb = (bool(t) for t in transposes)
-    check_product(a, b, c, ta, tb, name)
+    check_product(a, b, c, ta, tb, name, pair=pair)
+    if pair:
+        in_memory(c.buffer, f"operand C of {name}(use_2cta=True)", Memory.TMEM)
     k_start, grain_a, grain_b, layout = scaling
     if layout not in (None, "rowmajor"):
         raise refuse(
@@ -134,8 +141,9 @@ def _scaled(
         region_of(x, f"the scales {letter} of {name}")
         for x, letter in zip(operands[3:], ("SFA", "SFB"), strict=True)
     )
+    product = PairScaledGemm if pair else GemmBlockScaled
     builder.emit(
-        GemmBlockScaled(
+        product(
             a,
             b,
             c,
@@ -176,15 +184,15 @@ def gemm_blockscaled(
     """`T.gemm` of floats of at most 8 bits, each scaled per row (column) and block of K.
 
     SFA is (M, scales), SFB (N, scales): element k of the tile is multiplied by scale
-    `(k_start + k) // granularity` of its row. `mbar` as in `T.gemm`.
+    `(k_start + k) // granularity` of its row. `mbar` as in `T.gemm`. `use_2cta` makes the two
+    blocks of a pair do it together, all of their threads: each holds its rows of A and C, half of
+    the columns of B, and the scales of all columns.
     """
     name = "T.gemm_blockscaled"
     note(annotations, name)
-    if use_2cta:
-        raise refuse("target", f"{name}(use_2cta=True) needs the native CUDA target")
     scaling = (k_start, sf_a_granularity_k, sf_b_granularity_k, sf_layout)
-    operands = (A, B, C, SFA, SFB)
-    c = _scaled(name, operands, (transpose_A, transpose_B), policy, clear_accum, scaling)
+    operands, flags = (A, B, C, SFA, SFB), (transpose_A, transpose_B)
+    c = _scaled(name, operands, flags, policy, clear_accum, scaling, pair=bool(use_2cta))
     if mbar is not None:
         arrive_after(launched(name), c, mbar)
 

@@ -22,6 +22,7 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
+from tilelang.ir.scales import PairScaledGemm
 from tilelang.ir.special import GemmBlockScaled, GemmSparse, Im2col
 from tilelang.ir.tile import Alloc, Block, Fill, Function, Gemm, Let, Stmt, Store
 from tilelang.isa.sparsity import pattern
@@ -62,6 +63,8 @@ def lower_products(fn: Function, target: Target) -> Function:
                 return _sparse(stmt, names)
             case GemmBlockScaled():
                 kept = scales and memory_of(dialect, stmt.c.buffer.scope) is Memory.TMEM
+                if isinstance(stmt, PairScaledGemm) and not kept:
+                    raise unsupported(stmt, "a product by the two blocks of a pair")
                 return None if kept else _scaled(stmt, names)
             case Im2col():
                 return _im2col(stmt, names)

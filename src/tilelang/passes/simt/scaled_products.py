@@ -24,15 +24,24 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
-from tilelang.ir.scales import SCALE_COLUMNS, SCALE_LANES, SCALED_ROWS, AsyncScaledGemm, ScaleCopy
+from tilelang.ir.scales import (
+    SCALE_COLUMNS,
+    SCALE_LANES,
+    SCALED_ROWS,
+    AsyncScaledGemm,
+    PairScaledGemm,
+    ScaleCopy,
+)
 from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncUnit
 from tilelang.ir.tile import Alloc, Block, Gemm, Let, Parallel, Stmt, Store
 from tilelang.passes.build import as_type, compare, element, plus, static_extents, times, whole
+from tilelang.passes.issue import Issue
 from tilelang.passes.lower_products import E4M3, E8M0, Scales
 from tilelang.passes.simt.launch import Threads
 from tilelang.passes.simt.operands import staged_product
 from tilelang.passes.simt.small_floats import code, packed_bytes
+from tilelang.passes.simt.tcgen05 import check_cluster
 
 U8, U32, I32 = DType("uint8"), DType("uint32"), DType("int32")
 TYPES = {
@@ -135,14 +144,21 @@ def _widths(stmt: GemmBlockScaled | AsyncScaledGemm) -> range:
     shape for 8-bit transpose B); those of one block are made by several.
     """
     step = 8 if stmt.transpose_b or stmt.b.dtype.bits < 8 else 16
-    pair = isinstance(stmt, AsyncScaledGemm) and stmt.two_cta
+    pair = is_of_pair(stmt)
     return range(0, 256, 2 * step) if pair else range(0, 512, step)
 
 
-def settled(stmt: Stmt) -> Block | None:
+def is_of_pair(stmt: GemmBlockScaled | AsyncScaledGemm) -> bool:
+    """Whether two blocks multiply."""
+    return stmt.two_cta if isinstance(stmt, AsyncScaledGemm) else isinstance(stmt, PairScaledGemm)
+
+
+def settled(stmt: Stmt, t: Threads) -> Block | None:
     """A product of the author with the kind of its instructions; None for other statements."""
     if not isinstance(stmt, AsyncScaledGemm):
         return None
+    if stmt.two_cta:
+        check_cluster(stmt, t)
     form = form_of(stmt)
     types = (TYPES[stmt.a.dtype.name], TYPES[stmt.b.dtype.name], form.scale)
     return (stmt.with_(kind=form.kind, types=types),)
@@ -163,7 +179,9 @@ def scaled_product(
     stmt: GemmBlockScaled, t: Threads, scales: Buffer, done: Region
 ) -> tuple[Block, AsyncScaledGemm]:
     """The product, and what must be done before it; `scales` is Tensor Memory for the scales."""
-    form, loc = form_of(stmt), stmt.loc
+    form, loc, pair = form_of(stmt), stmt.loc, is_of_pair(stmt)
+    if pair:
+        check_cluster(stmt, t)
     job = _Job(stmt, form, t)
     start = t.names.var("k_start", I32)
     before: list[Stmt] = [Let(start, as_type(stmt.k_start, I32), loc=loc)]
@@ -186,11 +204,13 @@ def scaled_product(
             plain = plain.with_(**{name: region, f"transpose_{name}": name == "b"})
     left, right = scale_columns(stmt)
     cells = [_columns(scales, 0, left), _columns(scales, left, right)]
-    issues: list[Stmt] = []
+    # What the other block has is there, too, when both have met.
+    meet = ("fence.proxy.async", "barrier.cluster.arrive", "barrier.cluster.wait")
+    issues: list[Stmt] = [Issue(row, (), (), loc=loc) for row in meet if pair]
     for at in cells:
         tile, copies = job.words(start, left=at is cells[0])
         before += copies
-        issues.append(ScaleCopy(whole(tile), at, loc=loc))
+        issues.append(ScaleCopy(whole(tile), at, two_cta=pair, loc=loc))
     product = AsyncScaledGemm(
         plain.a,
         plain.b,
@@ -208,6 +228,7 @@ def scaled_product(
         transpose_a=plain.transpose_a,
         transpose_b=plain.transpose_b,
         barrier=done,
+        two_cta=pair,
         loc=loc,
     )
     return (*before, *issues), product
@@ -255,7 +276,8 @@ class _Job:
         operand = stmt.a if left else stmt.b
         turned = stmt.transpose_a if left else not stmt.transpose_b
         grain = stmt.granularity_a if left else stmt.granularity_b
-        many, k = _sizes(operand, turned=turned)
+        _, k = _sizes(operand, turned=turned)
+        many = (static_extents(stmt.c) or (0, 0))[-2 if left else -1]
         blocks = -(-k // self.form.block)
         groups, chunks = -(-blocks // WORDS), -(-many // ROWS)
         scales = Scales(stmt, region, operand.dtype, grain, many)

@@ -26,6 +26,7 @@ from tilelang.ir.expr import (
     int_value,
 )
 from tilelang.ir.node import Kind, Node, flat
+from tilelang.ir.scales import ScaleCopy
 from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.tile import (
     Alloc,
@@ -128,10 +129,17 @@ def _faults(
             break
         if _touches(stmt, dst.name):
             yield f"{dst.name} is used before it is copied"
-    if any(awaited(loop.body, s) is None for s in _issued(loop.body, dst.name)):
-        yield f"a product that reads {dst.name} is not waited for in its round"
+    yield from _still_read(loop.body, dst.name)
     if _needed(loop.body, [copy]) is None:
         yield f"the source of {dst.name} depends on what the round computes"
+
+
+def _still_read(body: Block, name: str) -> Iterator[str]:
+    """Why the tensor cores may still read a tile when its round is over."""
+    if any(isinstance(s, ScaleCopy) and _touches(s, name) for s in statements(body)):
+        yield f"scales in {name} are copied to Tensor Memory"
+    if any(awaited(body, s) is None for s in _issued(body, name)):
+        yield f"a product that reads {name} is not waited for in its round"
 
 
 def _issued(body: Block, name: str) -> Iterator[AsyncGemm]:

@@ -27,7 +27,7 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
-from tilelang.ir.scales import ScaleCopy
+from tilelang.ir.scales import PairScaledGemm, ScaleCopy
 from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
 from tilelang.ir.tile import Block, If, Stmt
 from tilelang.layout.cells import Cells, Lanes
@@ -132,11 +132,14 @@ def product(stmt: AsyncGemm, t: Threads) -> Product:
 
 def is_pair(body: Block) -> bool:
     """Whether blocks multiply in pairs: then all that a kernel does with tcgen05 is of the pair."""
-    return any(isinstance(s, (AsyncGemm, ScaleCopy)) and s.two_cta for s in statements(body))
+    return any(
+        isinstance(s, PairScaledGemm) or (isinstance(s, (AsyncGemm, ScaleCopy)) and s.two_cta)
+        for s in statements(body)
+    )
 
 
-def _check_pair(stmt: AsyncGemm, total: Tensor, t: Threads) -> None:
-    """A pair of blocks can multiply; raises if it cannot."""
+def check_cluster(stmt: Stmt, t: Threads) -> None:
+    """A cluster has pairs of blocks; raises if it does not."""
     if math.prod(t.launch.cluster) % 2:
         raise error(
             "target",
@@ -145,6 +148,11 @@ def _check_pair(stmt: AsyncGemm, total: Tensor, t: Threads) -> None:
             expected="a cluster of 2 blocks, or of pairs of them",
             help="launch it by T.ClusterKernel(..., cluster_dims=2)",
         )
+
+
+def _check_pair(stmt: AsyncGemm, total: Tensor, t: Threads) -> None:
+    """A pair of blocks can multiply; raises if it cannot."""
+    check_cluster(stmt, t)
     if stmt.a.buffer.name in t.tensors and total.cells.lanes is Lanes.FOLDED:
         raise refused(stmt, "a product of two blocks of 64 rows each, with A in Tensor Memory")
     whole = static_extents(stmt.c) == tuple(int_value(n) for n in stmt.c.buffer.shape)

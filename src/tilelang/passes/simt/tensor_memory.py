@@ -16,7 +16,7 @@ from typing import cast
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileError, error
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Load, Region, Var, const
-from tilelang.ir.scales import ScaleCopy
+from tilelang.ir.scales import PairScaledGemm, ScaleCopy
 from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
 from tilelang.ir.tile import (
@@ -156,7 +156,7 @@ class _Planner:
             return body
         self.pair = ".cta2" if is_pair(body) else ""
         self.refuse(body, found)
-        body = pack_operands(map_statements(body, settled), self.t)
+        body = pack_operands(map_statements(body, lambda s: settled(s, self.t)), self.t)
         scales = [
             Alloc(self.scales_of(s), loc=s.loc)
             for s in statements(body)
@@ -209,7 +209,8 @@ class _Planner:
                 raise refused(s, "T.thread_return in a kernel with Tensor Memory")
             if isinstance(s, (Gemm, AsyncGemm, GemmBlockScaled)) and s.c.buffer.name in names:
                 self.refuse_type(s)
-                if self.pair and not (isinstance(s, AsyncGemm) and s.two_cta):
+                two = isinstance(s, PairScaledGemm) or (isinstance(s, AsyncGemm) and s.two_cta)
+                if self.pair and not two:
                     raise _of_one_block(s, "a product")
             if isinstance(s, ScaleCopy) and self.pair and not s.two_cta:
                 raise _of_one_block(s, "a copy of scales")
@@ -424,8 +425,9 @@ class _Planner:
         """Every thread waits until the product before is complete."""
         assert part.phase is not None
         phase = Load(part.phase, (const(0),))
+        row = "mbarrier.try_wait.parity" + ".cluster" * bool(self.pair)
         return (
-            Issue("mbarrier.try_wait.parity", (), (self.done(part), phase), loc=loc),
+            Issue(row, (), (self.done(part), phase), loc=loc),
             *awaited(used, self.done(part), loc),
             Store(part.phase, (const(0),), minus(const(1), phase), loc=loc),
         )

@@ -25,6 +25,7 @@ from tilelang.ir.expr import (
     const,
     int_value,
 )
+from tilelang.ir.scales import PairScaledGemm
 from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.tile import (
@@ -222,7 +223,8 @@ class _Specialize:
             return "a loop may be left before its end"
         if isinstance(s, While) and not self.ahead.knows(s.cond):
             return "how often a loop runs depends on what the kernel computes"
-        if isinstance(s, Issue) and s.row.startswith(("barrier.cluster", "grid.sync")):
+        meets = isinstance(s, Issue) and s.row.startswith(("barrier.cluster", "grid.sync"))
+        if meets or isinstance(s, PairScaledGemm):
             return "threads meet others than those of the block"
         if isinstance(s, Arm) or (isinstance(s, SyncThreads) and s.barrier_id is not None):
             return "the author has given threads roles of their own"
