@@ -37,12 +37,23 @@ def _floats(name: str, operands: Sequence[Any], widths: Sequence[int]) -> list[E
 
 def _ieee(name: str, fn: str, rounding_mode: Any, *operands: Any) -> Value:
     mode = choice(rounding_mode, f"the rounding_mode of T.{name}", ROUNDINGS)
-    exprs = _floats(f"T.{name}", operands, (32, 64))
+    exprs = _floats(f"T.{name}", operands, (16, 32, 64))
+    half = max(e.dtype.bits for e in exprs) == 16
+    if half and mode != "rn":
+        raise refuse(
+            "value",
+            f"T.{name} of a value of type {exprs[0].dtype} with rounding {mode}",
+            expected="Only rounding mode 'rn' is available for half precision",
+            got=repr(mode),
+            help="`T.cast(x, 'float32')`",
+        )
     return call(f"ieee_{fn}", *(Value(e) for e in exprs), params=(mode,))
 
 
 def ieee_add(x: Any, y: Any, rounding_mode: str = "rn") -> Value:
-    """x + y in float32 or float64, rounded once: rn (even), rz (to zero), ru (up), rd (down)."""
+    """x + y in float16, bfloat16, float32 or float64, rounded once: rn (even), rz (to zero), ru
+    (up), rd (down); types of 16 bits have rn alone.
+    """
     return _ieee("ieee_add", "add", rounding_mode, x, y)
 
 

@@ -9,13 +9,25 @@ integers of fewer than 8 bits are converted around each operation, by the rules 
 from __future__ import annotations
 
 from tilelang.dtypes import DType
-from tilelang.ir.expr import Binary, BinaryOp, Call, Cast, Expr, Unary, UnaryOp
+from tilelang.ir.expr import (
+    Binary,
+    BinaryOp,
+    Bitcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Select,
+    Unary,
+    UnaryOp,
+)
 from tilelang.ir.node import Node
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 
 F32, I32 = DType("float32"), DType("int32")
 _EXACT = (BinaryOp.MIN, BinaryOp.MAX)
+_FUSED = ("fma", "ieee_fma")
 _EXACT_CALLS = ("abs", "ceil", "floor", "round", "round_away", "trunc")
 
 
@@ -58,6 +70,8 @@ def _call(node: Call) -> Expr | None:
     wide = computing_type(first)
     if wide == first:
         return None
+    if node.fn in _FUSED:
+        return _back(_odd(tuple(Cast(a, wide) for a in node.args), wide), node.type, False)
     same = node.type == first
     inner = Call(
         node.fn,
@@ -66,6 +80,19 @@ def _call(node: Call) -> Expr | None:
         params=node.params,
     )
     return _back(inner, node.type, node.fn in _EXACT_CALLS) if same else inner
+
+
+def _odd(args: tuple[Expr, ...], wide: DType) -> Expr:
+    """x * y + z in float32 rounded to odd: the neighbour with the odd last bit where it is inexact.
+
+    It keeps two bits more than any narrower type, so one more rounding is that of the exact result
+    (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums").
+    """
+    down, up = (Call("ieee_fma", args, wide, params=(mode,)) for mode in ("rd", "ru"))
+    bits = DType("uint32").with_lanes(wide.lanes)
+    odd = Binary(BinaryOp.BITAND, Bitcast(down, bits), Const(1, bits))
+    nearer = Select(Binary(BinaryOp.NE, odd, Const(0, bits)), down, up)
+    return Select(Binary(BinaryOp.EQ, down, up), up, nearer)  # +0 is `up`
 
 
 def _back(e: Expr, dtype: DType, exact: bool) -> Expr:
