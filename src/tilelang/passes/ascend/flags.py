@@ -20,7 +20,7 @@ from tilelang.passes.ascend.effects import Agent
 from tilelang.passes.ascend.order import Need, Plan
 
 Pair = tuple[Pipe, Pipe]
-LEAST_EVENTS, LEAST_FLAGS = 8, 16
+LEAST_EVENTS, LEAST_FLAGS, LEAST_RAISED = 8, 16, 15
 """What every generation has; used for a target without a chip."""
 
 
@@ -112,13 +112,23 @@ def _once(need: Need, found: Plan) -> bool:
     return known >= count + need.at + 1
 
 
-class CrossFlags:
-    """The flags between the cores of a group. A flag counts, so it may be raised again early."""
+class OutOfFlags(Exception):
+    """There are more needs between cores than flags, if each has its own."""
 
-    def __init__(self, target: Target, body: Block) -> None:
+
+class CrossFlags:
+    """The flags between the cores of a group. A flag counts, so it may be raised again early.
+
+    `shared`: needs of a block have one flag where one pipe raises it for all of them and they are
+    waited for in the order in which it does: the n-th wait is then for the n-th.
+    """
+
+    def __init__(self, target: Target, body: Block, *, shared: bool) -> None:
+        self.shared = shared
         sync = target.chip.sync if target.chip is not None else None
         limit = sync.flags_of(2) if sync is not None else None
         self.count = limit.value if limit is not None else LEAST_FLAGS
+        self.most = sync.flag_count.value if sync is not None else LEAST_RAISED
         self.source = limit.source if limit is not None else "every generation"
         author: set[int] = set()
         for stmt in _flags_of(body):
@@ -127,13 +137,35 @@ class CrossFlags:
                 author |= set(range(self.count)) if number is None else {number}
         self._free = [k for k in range(self.count) if k not in author]
 
-    def take(self, need: Need) -> int:
-        """A flag for a need between cores."""
-        if self._free:
-            return self._free.pop(0)
-        raise error(
+    def take(self, needs: Sequence[Need], body: Block, *, in_loop: bool) -> dict[Need, int]:
+        """A flag for each need of a block between cores."""
+        most = self.most // 2 if in_loop else self.most  # of two rounds in a loop
+        chains: list[tuple[int, list[Need]]] = []
+        for need in needs:
+            fit = (c for c in chains if len(c[1]) < most and _follows(c[1][-1], need))
+            chain = next(fit, None) if self.shared else None
+            if chain is not None:
+                chain[1].append(need)
+            elif self._free:
+                chains.append((self._free.pop(0), [need]))
+            else:
+                raise self._none(body[need.at])
+        return {need: number for number, chain in chains for need in chain}
+
+    def _none(self, stmt: Stmt) -> Exception:
+        if not self.shared:
+            return OutOfFlags()
+        return error(
             "value",
             f"cube and vector cores wait for each other in more than {self.count} places",
+            stmt.loc,
             expected=f"at most {self.count} cross-core flags ({self.source})",
             help="split the kernel, or order the cores yourself with T.set_cross_flag",
         )
+
+
+def _follows(earlier: Need, need: Need) -> bool:
+    """Whether two needs may have one flag: raised, and waited for, in the same order."""
+    same = earlier.doer == need.doer and earlier.waiter.core is need.waiter.core
+    plain = not (earlier.carried or need.carried)
+    return same and plain and earlier.after <= need.after and earlier.at <= need.at

@@ -45,7 +45,7 @@ from tilelang.ir.tile import (
 from tilelang.ir.walk import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Access, Effects, conflict, spans_meet
-from tilelang.passes.ascend.flags import CrossFlags, Events
+from tilelang.passes.ascend.flags import CrossFlags, Events, OutOfFlags
 from tilelang.passes.ascend.order import FROM_L1, Given, Need, Plan, plan
 from tilelang.passes.ascend.settings import Automatic, is_automatic
 from tilelang.passes.build import map_bodies, map_launches
@@ -61,7 +61,14 @@ MADE = "made"
 
 def insert_sync(fn: Function, target: Target) -> Function:
     """The function with the flags that its settings ask for."""
-    return map_launches(fn, lambda body: Ordering(fn, target, body).result())
+
+    def ordered(body: Block) -> Block:
+        try:
+            return Ordering(fn, target, body).result()
+        except OutOfFlags:
+            return Ordering(fn, target, body, shared=True).result()
+
+    return map_launches(fn, ordered)
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class Flagged:
 class Ordering:
     """One launch."""
 
-    def __init__(self, fn: Function, target: Target, body: Block) -> None:
+    def __init__(self, fn: Function, target: Target, body: Block, *, shared: bool = False) -> None:
         self.effects = Effects(fn)
         self.body = body
         self.within = is_automatic(fn, Automatic.SYNC)
@@ -84,7 +91,7 @@ class Ordering:
         self.made = frozenset(dict(fn.attrs).get(MADE, ()))
         self.addresses = dict(_addresses(body))
         self.events = Events(target, body)
-        self.flags = CrossFlags(target, body)
+        self.flags = CrossFlags(target, body, shared=shared)
 
     def result(self) -> Block:
         """The body with flags."""
@@ -105,7 +112,7 @@ class Ordering:
             self._given(s, t, core, in_loop=in_loop) for s, t in zip(body, touched, strict=True)
         ]
         found = plan(touched, around, self._matters, repeats=repeats)
-        flagged = self._flagged(found, in_loop=in_loop)
+        flagged = self._flagged(found, body, in_loop=in_loop)
         out: list[Stmt] = []
         for at, stmt in enumerate(body):
             compound = _is_compound(stmt)
@@ -122,9 +129,11 @@ class Ordering:
         carried = [f for f in flagged if f.need.carried and f.id is not None]
         return tuple(out), tuple(map(_set, carried)), tuple(map(_wait, carried))
 
-    def _flagged(self, found: Plan, *, in_loop: bool) -> list[Flagged]:
+    def _flagged(self, found: Plan, body: Block, *, in_loop: bool) -> list[Flagged]:
         """Each need of a block with its event or flag."""
-        ids = {n: self.flags.take(n) for n in found.needs if n.crosses}
+        ids: dict[Need, int | None] = dict(
+            self.flags.take([n for n in found.needs if n.crosses], body, in_loop=in_loop)
+        )
         ids |= self.events.take([n for n in found.needs if not n.crosses], found, in_loop=in_loop)
         return [Flagged(n, ids[n]) for n in found.needs]
 

@@ -144,7 +144,8 @@ class _Lists:
         stretch: list[Stmt] = []
         for stmt in body:
             inner = self._inside(stmt, core, in_loop=in_loop)
-            if self._is_fence(inner, in_loop=in_loop):
+            compound = not isinstance(stmt, VectorFunction) and any(bodies(stmt))
+            if is_fence(inner) or (compound and not in_loop):
                 out += [*self._placed(stretch, core), inner]
                 stretch = []
             else:
@@ -157,13 +158,6 @@ class _Lists:
         home = stmt.core if isinstance(stmt, CoreRegion) else core
         again = in_loop or isinstance(stmt, (For, While))
         return map_bodies(stmt, lambda body: self.block(body, home, in_loop=again))
-
-    @staticmethod
-    def _is_fence(stmt: Stmt, *, in_loop: bool) -> bool:
-        inside = statements((stmt,)) if not isinstance(stmt, VectorFunction) else (stmt,)
-        if any(isinstance(s, FENCES) for s in inside):
-            return True
-        return not in_loop and not isinstance(stmt, VectorFunction) and any(bodies(stmt))
 
     # Dependences ---------------------------------------------------------------------------------
 
@@ -180,11 +174,11 @@ class _Lists:
                 items[k].after |= {n for n, p in before if self._ordered(p, q)}
             for a in mine:
                 seen.setdefault(a.root.name, []).append((k, a))
-            gives, uses = _gives(stmt), _uses(stmt)
+            given, used = gives(stmt), uses(stmt)
             items[k].after |= {
-                n for n, (g, u) in enumerate(names) if g & uses or gives & u or g & gives
+                n for n, (g, u) in enumerate(names) if g & used or given & u or g & given
             }
-            names.append((gives, uses))
+            names.append((given, used))
         for k in reversed(range(len(items))):
             items[k].way += items[k].length
             for n in items[k].after:
@@ -276,13 +270,19 @@ class _Queues:
             self.free[by] = max(self.free.get(by, 0), until)
 
 
-def _gives(stmt: Stmt) -> set[str]:
+def is_fence(stmt: Stmt) -> bool:
+    """Whether nothing passes a statement."""
+    inside = (stmt,) if isinstance(stmt, VectorFunction) else statements((stmt,))
+    return any(isinstance(s, FENCES) for s in inside)
+
+
+def gives(stmt: Stmt) -> set[str]:
     """The names that a statement, or one inside it, gives a meaning or a value."""
     inside = list(statements((stmt,)))
     stored = {s.buffer.name for s in inside if isinstance(s, Store)}
     return stored | {n.name for s in inside for n in s.defined() if isinstance(n, (Var, Buffer))}
 
 
-def _uses(stmt: Stmt) -> set[str]:
+def uses(stmt: Stmt) -> set[str]:
     """The names that occur in a statement."""
     return {n.name for n in stmt.walk() if isinstance(n, (Var, Buffer))}

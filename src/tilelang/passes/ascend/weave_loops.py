@@ -1,28 +1,32 @@
-"""Two loops that follow each other, one of each kind of core, and meet in every round: as one loop.
+"""What two kinds of core hand to each other, in an order of statements that means what they do.
 
 What enters: a function of the adapter's dialect whose cores are ordered automatically, where each
-statement has its core. What leaves: the same in an order of statements that means what the author
-means. In the adapter tree a kernel is one program for each kind of core, and both run at the same
-time; the n-th write of a workspace on one core is followed by its n-th read on the other. So a loop
-on the cube core may come before the loop on the vector cores that it exchanges workspaces with.
-Here statements have an order, and all passes rely on it: such loops become one, in which each read
-of a round comes after its write. What cannot be put in such an order is refused.
+statement has its core. What leaves: the same in an order that means what the author means. In the
+adapter tree a kernel is one program for each kind of core, and both run at the same time; the n-th
+use of a workspace on one core is for the n-th use on the other. So a loop on the cube core may come
+before the loop on the vector cores that it exchanges workspaces with, and a read before the write
+that it is for. Here statements have an order, and all passes rely on it: such loops become one, in
+which each read of a round comes after its write, and such a read comes behind its write
+(`exchange.py`). What cannot be put in such an order is refused.
 
-Two loops meet by a workspace: a buffer in global memory that one of them writes, the other reads on
-the other kind of core, and nothing else in the launch touches. One that only the second writes may
-be a tensor that is changed in place; it is a workspace if its name says so, which is all that the
-adapter tree looks at, or if something goes the other way too. Where program order serves as well
-(each round has a part of its own, and nothing comes back), it stays if the loops cannot be woven.
+Two loops meet by a workspace: a buffer in global memory that one of them writes and the other reads
+on the other kind of core. One that only the second writes may be a tensor that is changed in place;
+it is a workspace if its name says so, which is all that the adapter tree looks at, or if something
+goes the other way too. Where program order serves as well (each round has a part of its own, and
+nothing comes back), it stays if the loops cannot be woven. Other uses of a workspace in the launch
+come before both loops or after both, as many on the one kind of core as on the other; else the n-th
+use would not be for the n-th.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilelang.errors import TileError, error
 from tilelang.ir.ascend import Core, CoreRegion, CrossSet, CrossWait, SyncAll
-from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, Region, Var
+from tilelang.ir.expr import Binary, BinaryOp, Expr, Region, Var
 from tilelang.ir.simplify import simplify, substitute
 from tilelang.ir.tile import (
     Block,
@@ -30,21 +34,20 @@ from tilelang.ir.tile import (
     Continue,
     For,
     Function,
-    Let,
     Pipelined,
     Stmt,
-    Store,
 )
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Access, Effects, conflict
+from tilelang.passes.ascend.exchange import WORKSPACE, Exchange
+from tilelang.passes.ascend.insert_sync import MADE
+from tilelang.passes.ascend.schedule import gives, uses
 from tilelang.passes.ascend.settings import Automatic, is_automatic
-from tilelang.passes.build import map_bodies, map_launches, statements
+from tilelang.passes.build import map_bodies, map_launches
 from tilelang.scopes import Dialect, Memory
 
-WORKSPACE = "workspace"
-"""What the name of a buffer contains that the adapter tree orders the cores for."""
-
 Loop = For | Pipelined
+Uses = Counter[tuple[str, Core]]
 Place = tuple[int, int]
 """A statement: of the first loop (0) or the second (1), and its number in the body."""
 
@@ -57,7 +60,10 @@ def weave_loops(fn: Function, target: Target) -> Function:
     if any(isinstance(n, (CrossSet, CrossWait)) for n in fn.walk()):
         return fn  # the author orders the cores
     effects = Effects(fn)
-    return map_launches(fn, lambda body: _Weaver(effects, body).block(body))
+    made = frozenset(dict(fn.attrs).get(MADE, ()))
+    exchange = Exchange(effects, made)
+    fn = map_launches(fn, lambda body: _Weaver(effects, body).block(body))
+    return map_launches(fn, lambda body: exchange.block(body, {}))
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,9 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Meeting:
-    """A workspace that one of two loops writes and the other reads; `back` if the first reads."""
+    """A workspace that one of two loops writes and the other reads; `back` if the first reads what
+    the second writes.
+    """
 
     name: str
     back: bool
@@ -99,22 +107,30 @@ class _Weaver:
 
     def __init__(self, effects: Effects, body: Block) -> None:
         self.effects = effects
-        self.count: dict[str, int] = {}
-        for access in (a for s in body for a in effects.inside(s)):
-            self.count[access.root.name] = self.count.get(access.root.name, 0) + 1
+        self.uses = self._count(body)
 
-    def block(self, body: Block) -> Block:
-        """A block, and those inside it."""
-        out = [map_bodies(s, self.block) for s in body]
+    def _count(self, body: Iterable[Stmt]) -> Uses:
+        """How often statements use each buffer in global memory, by core."""
+        found = (a for s in body for a in self.effects.inside(s))
+        return Counter((a.root.name, a.by.core) for a in found if a.memory is Memory.GLOBAL)
+
+    def block(self, body: Block, before: Uses | None = None) -> Block:
+        """A block, and those inside it; `before` it buffers were used so often."""
+        seen = Counter(before or ())
+        out: list[Stmt] = []
+        for stmt in body:
+            so_far = Counter(seen)
+            out.append(map_bodies(stmt, lambda inner, u=so_far: self.block(inner, u)))
+            seen += self._count((stmt,))
         at = 0
         while at < len(out):
-            woven = self._woven(out, at)
+            woven = self._woven(out, at, Counter(before or ()))
             at += woven is None
             out = woven or out
         self._check_regions(out)
         return tuple(out)
 
-    def _woven(self, body: list[Stmt], at: int) -> list[Stmt] | None:
+    def _woven(self, body: list[Stmt], at: int, before: Uses) -> list[Stmt] | None:
         """The block with the loop at a place woven into a later one; None where it meets none."""
         first = self._side(body[at])
         for after in range(at + 1, len(body)) if first is not None else ():
@@ -122,16 +138,18 @@ class _Weaver:
             meetings = self._meetings(first, second)
             if first is None or second is None or not meetings:
                 continue
+            earlier = [before + self._count(body[:k]) for k in (at, after)]
             try:
                 order = _order(first, second, meetings)
                 _check_rounds(first, second, meetings)
-                before, behind = self._between(first, second, body[at + 1 : after])
+                self._check_outside((first, second), earlier, [m.name for m in meetings])
+                front, behind = self._between(first, second, body[at + 1 : after])
             except _Unwoven as why:
                 if _serves(first, second, meetings):
                     continue
                 raise _refused(first, second, meetings, str(why)) from None
             loop = _one_loop(first.loop, second.loop, order)
-            return [*body[:at], *before, loop, *behind, *body[after + 1 :]]
+            return [*body[:at], *front, loop, *behind, *body[after + 1 :]]
         return None
 
     def _check_regions(self, body: Sequence[Stmt]) -> None:
@@ -164,14 +182,32 @@ class _Weaver:
     def _meeting(self, name: str, first: _Side, second: _Side) -> _Meeting | None:
         """Whether a buffer is a workspace of two loops on different cores."""
         a, b = first.of(name), second.of(name)
-        if not b or a[0].memory is not Memory.GLOBAL or len(a) + len(b) != self.count[name]:
+        if (
+            not b
+            or a[0].memory is not Memory.GLOBAL
+            or {x.by.core for x in a} & {x.by.core for x in b}
+        ):
             return None
-        if {x.by.core for x in a} & {x.by.core for x in b}:
-            return None
-        for one, other, back in ((a, b, False), (b, a, True)):
-            if all(x.writes for x in one) and not any(x.writes for x in other):
-                return _Meeting(name, back)
-        return None
+        back = _gives(b, a)
+        return _Meeting(name, back) if back or _gives(a, b) else None
+
+    def _check_outside(
+        self, sides: Sequence[_Side], before: Sequence[Uses], names: Iterable[str]
+    ) -> None:
+        """Whether the n-th use of a workspace by the one core is for the n-th by the other, with
+        the uses before and behind the loops.
+        """
+        for name in names:
+            counts: list[tuple[int, int]] = []
+            for side, earlier in zip(sides, before, strict=True):
+                core = side.of(name)[0].by.core
+                first, inside = earlier[name, core], len(side.of(name))
+                counts.append((first, self.uses[name, core] - first - inside))
+            if counts[0] != counts[1]:
+                raise _Unwoven(
+                    f"{name} is also used outside of both, and not as often by the one core as by"
+                    " the other"
+                )
 
     # What stands between -------------------------------------------------------------------------
 
@@ -194,7 +230,7 @@ class _Weaver:
 
     def _is_free(self, a: Stmt, b: Stmt) -> bool:
         """Whether two statements may change places."""
-        if _sets(a) & _names(b) or _sets(b) & _names(a):
+        if gives(a) & uses(b) or gives(b) & uses(a):
             return False
         mine, theirs = list(self.effects.inside(a)), list(self.effects.inside(b))
         return not any(conflict(p, q) for p in mine for q in theirs)
@@ -219,26 +255,16 @@ def _order(first: _Side, second: _Side, meetings: Iterable[_Meeting]) -> list[Pl
     """
     flow: list[tuple[Place, Place]] = []
     again: list[tuple[Place, Place]] = []
+    sides = first, second
     for m in meetings:
-        sides = (second, first) if m.back else (first, second)
-        writes, reads = (s.places(m.name) for s in sides)
-        if len(writes) != len(reads):
-            raise _Unwoven(
-                f"a round writes {m.name} in {len(writes)} places and reads it in {len(reads)}"
-            )
-        w, r = (1, 0) if m.back else (0, 1)
-        flow += [((w, i), (r, j)) for i, j in zip(writes, reads, strict=True)]
+        pairs = _pairs(first, second, m.name)
+        flow += pairs
         again += [
-            ((r, j), (w, i))
-            for n, j in enumerate(reads)
-            for i in writes[n + 1 :]
-            if _meet(sides[0].of(m.name, i), sides[1].of(m.name, j))
+            (read, write)
+            for n, (_, read) in enumerate(pairs)
+            for write, _ in pairs[n + 1 :]
+            if _meet(sides[write[0]].of(m.name, write[1]), sides[read[0]].of(m.name, read[1]))
         ]
-        if not all(
-            _meet(sides[0].of(m.name, i), sides[1].of(m.name, j))
-            for (_, i), (_, j) in flow[-len(writes) :]
-        ):
-            raise _Unwoven(f"{m.name} is not read in the order in which it is written")
     counts = len(first.touched), len(second.touched)
     if _sorted(counts, flow) is None:
         raise _Unwoven("in a round, each waits for what the other gives later")
@@ -246,6 +272,35 @@ def _order(first: _Side, second: _Side, meetings: Iterable[_Meeting]) -> list[Pl
     if order is None:
         raise _Unwoven("a part is written again before it is read")
     return order
+
+
+def _pairs(first: _Side, second: _Side, name: str) -> list[tuple[Place, Place]]:
+    """The n-th use of a workspace in the one loop with the n-th in the other: write, then read."""
+    places = [(side.places(name), side) for side in (first, second)]
+    uses = [[_writes(side.of(name, k), name) for k in at] for at, side in places]
+    if not any(True in u and False in u for u in uses) and len(uses[0]) != len(uses[1]):
+        writes, reads = (len(u) for u in sorted(uses, key=lambda u: not u[0]))
+        raise _Unwoven(f"a round writes {name} in {writes} places and reads it in {reads}")
+    if [not w for w in uses[0]] != uses[1]:
+        raise _Unwoven(f"the n-th use of {name} in the one does not answer the n-th in the other")
+    pairs: list[tuple[Place, Place]] = []
+    for i, j, writes in zip(places[0][0], places[1][0], uses[0], strict=True):
+        if not _meet(first.of(name, i), second.of(name, j)):
+            raise _Unwoven(f"{name} is not read in the order in which it is written")
+        pairs.append(((0, i), (1, j)) if writes else ((1, j), (0, i)))
+    return pairs
+
+
+def _writes(uses: Sequence[Access], name: str) -> bool:
+    """Whether a statement writes a workspace; it does not read it as well."""
+    if any(a.writes for a in uses) and not all(a.writes for a in uses):
+        raise _Unwoven(f"one statement reads and writes {name}")
+    return uses[0].writes
+
+
+def _gives(a: Sequence[Access], b: Sequence[Access]) -> bool:
+    """Whether some of `a` write what some of `b` read."""
+    return any(x.writes for x in a) and any(not x.writes for x in b)
 
 
 def _can_follow(first: _Side, second: _Side, meetings: Sequence[_Meeting]) -> bool:
@@ -257,8 +312,8 @@ def _can_follow(first: _Side, second: _Side, meetings: Sequence[_Meeting]) -> bo
     return True
 
 
-def _meet(writes: Iterable[Access], reads: Sequence[Access]) -> bool:
-    return any(conflict(p, q) for p in writes for q in reads)
+def _meet(some: Iterable[Access], others: Sequence[Access]) -> bool:
+    return any(conflict(p, q) for p in some for q in others)
 
 
 def _sorted(counts: tuple[int, int], edges: Sequence[tuple[Place, Place]]) -> list[Place] | None:
@@ -288,7 +343,7 @@ def _check_rounds(first: _Side, second: _Side, meetings: Sequence[_Meeting]) -> 
         raise _Unwoven("their rounds are not the same")
     if any(isinstance(n, (Break, Continue)) for s in (*a.body, *b.body) for n in s.walk()):
         raise _Unwoven("a round may end early")
-    if _sets(a) & _names(b) or _sets(b) & _names(a):
+    if gives(a) & uses(b) or gives(b) & uses(a):
         raise _Unwoven("one computes a scalar that the other uses")
     names = {m.name for m in meetings}
     for p in (x for each in first.touched for x in each):
@@ -357,15 +412,3 @@ def _in(e: Expr, var: Var) -> bool:
 
 def _uses(region: Region, var: Var) -> bool:
     return any(_in(e, var) for e in (*region.mins, *region.extents))
-
-
-def _names(stmt: Stmt) -> set[str]:
-    """The variables and buffers that occur in a statement."""
-    return {n.name for n in stmt.walk() if isinstance(n, (Var, Buffer))}
-
-
-def _sets(stmt: Stmt) -> set[str]:
-    """The scalars that a statement, or one inside it, gives a value."""
-    inside = list(statements((stmt,)))
-    stored = {s.buffer.name for s in inside if isinstance(s, Store)}
-    return stored | {s.var.name for s in inside if isinstance(s, Let)}
