@@ -35,7 +35,7 @@ PARTS = (
     # A code generator of its own: LLVM IR, casts, maths functions, products, workers.
     Part("targets/cpu", ("targets/cpu",), 6_000),
     # From tiles to the threads of a GPU: layouts, synchronisation, products, pipelines.
-    Part("lowering for many threads", ("passes/simt",), 12_000),
+    Part("lowering for many threads", ("passes/simt",), 12_400),
     # Two dialects, their lowering to pipes and memories, a simulator and two emitters.
     Part(
         "Ascend",

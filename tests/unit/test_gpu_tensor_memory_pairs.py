@@ -261,19 +261,3 @@ def test_products_of_one_block_beside_those_of_two():
             T.gemm(a, b, d, transpose_B=True, clear_accum=True)
 
     assert "a product of one block in a kernel that has products of two" in refusal(kernel)
-
-
-def test_freeing_the_tensor_memory_of_a_pair_early():
-    @T.prim_func
-    def kernel(A: T.Tensor((128, 64), "float16"), B: T.Tensor((32, 64), "float16")):
-        with T.ClusterKernel(2, threads=128, cluster_dims=2):
-            a, b = T.alloc_shared((128, 64), "float16"), T.alloc_shared((32, 64), "float16")
-            c, bar = T.alloc_tmem((128, 64), "float32"), T.alloc_cluster_barrier([1])
-            T.copy(A, a)
-            T.copy(B, b)
-            T.cluster_sync()
-            T.tcgen05_gemm(a, b, c, transpose_B=True, mbar=bar, use_2cta=True, clear_accum=True)
-            T.mbarrier_wait_parity(bar, 0)
-            T.deallocate_tmem(c)
-
-    assert "T.deallocate_tmem in a kernel of pairs of blocks" in refusal(kernel)

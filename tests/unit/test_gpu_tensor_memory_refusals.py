@@ -86,13 +86,6 @@ def freed_by_two_parts(t, f):
         T.deallocate_tmem(u)
 
 
-@T.macro
-def returned_early(t, f):
-    if T.get_block_binding() == 0:
-        T.thread_return()
-    T.copy(t, f)
-
-
 FORBIDDEN = {
     store_of_an_element: "elementwise store into Tensor Memory",
     load_in_a_loop: "elementwise load",
@@ -101,7 +94,6 @@ FORBIDDEN = {
     used_after_free: "is used after it was freed",
     freed_in_a_loop: "is freed in every round of a loop",
     freed_by_two_parts: "T.deallocate_tmem by several parts of the block",
-    returned_early: "T.thread_return in a kernel with Tensor Memory",
 }
 
 

@@ -29,6 +29,7 @@ class Lanes(enum.Enum):
 
     FULL = "128 rows, one in each lane (layouts A and D)"
     HALF = "64 rows, 16 in the first lanes of each warp (layout F)"
+    TWICE = "64 rows, each in two lanes (operand A of a pair of blocks with 64 rows each)"
     FOLDED = "64 rows, the second half of the columns in the upper lanes (layout B)"
 
 
@@ -116,7 +117,11 @@ class Cells:
             ]
         else:
             few = max(per, math.gcd(own, GROUP_BITS // self.bits))
-            inner = [Digit(column, own // few, few), Digit(column, few, 1), Digit(row, 128, 1, 1)]
+            inner = [
+                Digit(column, own // few, few),
+                Digit(column, few, 1),
+                Digit(row, self.rows, 1, 1),
+            ]
         share = [Digit(column, parts, own, WARPGROUP)]
         digits = tuple(d for d in (*outer, *inner, *share) if d.size > 1)
         return Spread(shape, threads, digits)
@@ -124,7 +129,7 @@ class Cells:
     def segments(self, columns: int, threads: int) -> list[tuple[int, int]]:
         """The loads of `columns` columns by one thread: (first register of 32 bits, how many)."""
         own = columns // self.parts(columns, threads) // self.per
-        if self.lanes is not Lanes.FULL:
+        if self.lanes in (Lanes.HALF, Lanes.FOLDED):
             own //= 2
         found: list[tuple[int, int]] = []
         at = 0

@@ -32,6 +32,7 @@ from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.simt.arms import find_arms
 from tilelang.passes.simt.author_layouts import author_layouts
 from tilelang.passes.simt.demote_fragments import demote_fragments
+from tilelang.passes.simt.end_together import end_together
 from tilelang.passes.simt.first_values import first_values
 from tilelang.passes.simt.fit_memory import fit_memory
 from tilelang.passes.simt.lower_thread_random import lower_thread_random
@@ -91,6 +92,7 @@ MANY_THREADS: tuple[Pass, ...] = (
     lower_reducers,  # reducers are buffers; contributions are left
     lower_thread_random,  # random numbers are arithmetic on each thread's own stream
     first_values,  # masks are computed for the tiles that they divide
+    end_together,  # no thread ends before Tensor Memory is given back
     find_arms,  # parts of the block with statements of their own; mbarriers are set up
     warp_specialize,  # loops with tensor copies: one warp issues them, warpgroups compute
     software_pipeline,  # pipelines are loops; their copies are issued ahead

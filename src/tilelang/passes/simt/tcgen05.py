@@ -35,7 +35,7 @@ from tilelang.passes.build import as_type, both, compare, plus, static_extents, 
 from tilelang.passes.issue import DONE, LANES_READ, READ, WRITTEN, Issue
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.clusters import Clusters
-from tilelang.passes.simt.launch import Tensor, Threads, refused
+from tilelang.passes.simt.launch import Tensor, Threads
 from tilelang.passes.simt.operands import DEPTH_BITS, Operand, operand
 
 U32, U64 = DType("uint32"), DType("uint64")
@@ -153,8 +153,6 @@ def check_cluster(stmt: Stmt, t: Threads) -> None:
 def _check_pair(stmt: AsyncGemm, total: Tensor, t: Threads) -> None:
     """A pair of blocks can multiply; raises if it cannot."""
     check_cluster(stmt, t)
-    if stmt.a.buffer.name in t.tensors and total.cells.lanes is Lanes.FOLDED:
-        raise refused(stmt, "a product of two blocks of 64 rows each, with A in Tensor Memory")
     whole = static_extents(stmt.c) == tuple(int_value(n) for n in stmt.c.buffer.shape)
     if total.cells.lanes is Lanes.FOLDED and not whole:
         raise _no_instruction(stmt, f"a part of {stmt.c.buffer.name}", "all of it")

@@ -34,7 +34,6 @@ from tilelang.ir.tile import (
     Stmt,
     Store,
     SyncThreads,
-    ThreadReturn,
     View,
 )
 from tilelang.isa.target import Capability, Target
@@ -59,6 +58,7 @@ from tilelang.passes.issue import (
 )
 from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements
+from tilelang.passes.simt.clusters import Clusters
 from tilelang.passes.simt.launch import (
     WARP,
     Note,
@@ -77,6 +77,7 @@ from tilelang.scopes import Memory
 
 U32, U64, I32 = DType("uint32"), DType("uint64"), DType("int32")
 LANES = 128
+_CLUSTER = ("barrier.cluster.arrive", "barrier.cluster.wait")
 
 
 def tensor_memory(fn: Function, target: Target) -> Function:
@@ -127,6 +128,7 @@ class _Part:
 
     done: Buffer | None = None
     phase: Buffer | None = None
+    turns: list[Buffer] = field(default_factory=list[Buffer])
 
 
 @dataclass
@@ -142,6 +144,7 @@ class _Planner:
     authors: set[str] = field(default_factory=set[str])
     barriers: list[Buffer] = field(default_factory=list[Buffer])
     owner: int = 0
+    meets: bool = False
     pair: str = ""
     """The end of the names of rows, where blocks multiply in pairs."""
 
@@ -205,8 +208,6 @@ class _Planner:
         names = {a.buffer.name for a in found}
         names |= {view for view, root in self.t.roots.items() if root in names}
         for s in statements(body):
-            if isinstance(s, ThreadReturn):
-                raise refused(s, "T.thread_return in a kernel with Tensor Memory")
             if isinstance(s, (Gemm, AsyncGemm, GemmBlockScaled)) and s.c.buffer.name in names:
                 self.refuse_type(s)
                 two = isinstance(s, PairScaledGemm) or (isinstance(s, AsyncGemm) and s.two_cta)
@@ -214,8 +215,6 @@ class _Planner:
                     raise _of_one_block(s, "a product")
             if isinstance(s, ScaleCopy) and self.pair and not s.two_cta:
                 raise _of_one_block(s, "a copy of scales")
-            if isinstance(s, Free) and self.pair:
-                raise refused(s, "T.deallocate_tmem in a kernel of pairs of blocks")
 
     def refuse_type(self, stmt: Gemm | AsyncGemm | GemmBlockScaled) -> None:
         """A product of types that the chip has no instruction for."""
@@ -294,6 +293,7 @@ class _Planner:
             out.append(If(self.t.first(), (*init, ready)))
         if roles is None:
             out.append(SyncThreads())
+            out += [Issue(row, (), ()) for row in _CLUSTER if self.meets]
         else:
             everyone = (("id", 0), ("threads", self.t.count + roles.threads))
             out.append(Issue("barrier.sync", (), (), imm=everyone))
@@ -304,11 +304,39 @@ class _Planner:
         if not given:
             return ()
         # A pair frees together, when neither of its blocks uses what the other has.
-        rows = ("barrier.cluster.arrive", "barrier.cluster.wait") if self.pair else ()
+        rows = _CLUSTER if self.pair else ()
         return (
             Issue(LANES_WRITTEN, tuple(whole(x.buffer) for x in given), (), loc=loc),
             *(Issue(row, (), (), loc=loc) for row in rows),
             self.by_owner(tuple(self.freed(x, loc) for x in given), loc),
+        )
+
+    def free(self, stmt: Free, part: _Part) -> Block:
+        """What an author frees: of a pair when its other block has got there, too."""
+        x, loc = self.tensors[stmt.buffer.name], stmt.loc
+        if not self.pair:
+            return self.give_back([x], loc)
+        mark = Issue(LANES_WRITTEN, (whole(x.buffer),), (), loc=loc)
+        return (mark, self.by_owner((*self.met(part, loc), self.freed(x, loc)), loc))
+
+    def met(self, part: _Part, loc: Loc | None) -> Block:
+        """The warps that allocate in the two blocks of a pair wait for each other."""
+        if not self.pair:
+            return ()
+        names = self.t.names
+        turn = names.buffer("pair_turn", I32, (1,), "local.var")
+        both = names.buffer("pair_met", U64, (1,), "shared.dyn")
+        part.turns.append(turn)
+        self.barriers.append(both)
+        self.meets = True
+        now = Load(turn, (const(0),))
+        other = Binary(BinaryOp.BITXOR, Clusters(self.t).rank(), const(1))
+        lane = Binary(BinaryOp.FLOORMOD, self.t.flat, const(WARP))
+        arrive = Issue("mbarrier.arrive.cluster", (_one(both),), (other,), loc=loc)
+        return (
+            If(compare(BinaryOp.EQ, lane, 0), (arrive,), loc=loc),
+            Issue("mbarrier.try_wait.parity.cluster", (), (_one(both), now), loc=loc),
+            Store(turn, (const(0),), minus(const(1), now), loc=loc),
         )
 
     def freed_in(self, body: Block) -> set[str]:
@@ -332,7 +360,8 @@ class _Planner:
         """Statements of threads that go through them together."""
         part = _Part()
         made = self.block(body, part)
-        return made if part.phase is None else (Alloc(part.phase), *made)
+        kept = part.turns if part.phase is None else [part.phase, *part.turns]
+        return (*(Alloc(b) for b in kept), *made)
 
     def block(self, body: Block, part: _Part) -> Block:
         """Statements in order; what is allocated here after a free is freed where they end."""
@@ -351,12 +380,12 @@ class _Planner:
         made: Block
         match stmt:
             case Alloc() if stmt.buffer.name in self.tensors:
-                made = self.allocate(self.tensors[stmt.buffer.name])
+                made = self.allocate(self.tensors[stmt.buffer.name], part)
             case View() if stmt.buffer.name in self.tensors:
                 x = self.tensors[stmt.buffer.name]
                 made = (stmt, _lies([(stmt.buffer, x)]))
             case Free():
-                made = self.give_back([self.tensors[stmt.buffer.name]], stmt.loc)
+                made = self.free(stmt, part)
             case Gemm() if stmt.c.buffer.name in self.tensors:
                 made = self.product(stmt, part)
             case GemmBlockScaled() if id(stmt) in self.scales:
@@ -377,7 +406,7 @@ class _Planner:
         """Whether products complete at the mbarrier that is waited for."""
         return isinstance(stmt.ins[0], Region) and stmt.ins[0].buffer.name in self.authors
 
-    def allocate(self, x: _Tensor) -> Block:
+    def allocate(self, x: _Tensor, part: _Part) -> Block:
         """An allocation where it stands; the others are made when the block begins."""
         if x.buffer.name not in self.late:
             return ()
@@ -385,7 +414,7 @@ class _Planner:
         return (
             x.alloc,
             Alloc(x.place, loc=loc),
-            self.by_owner((self.allocated(x),), loc),
+            self.by_owner((self.allocated(x), *self.met(part, loc)), loc),
             SyncThreads(loc=loc),
             *_addresses([x]),
         )

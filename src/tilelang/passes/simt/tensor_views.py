@@ -46,16 +46,31 @@ def placed_cells(
     if "c" in roles and small and ("a" in roles or mixed):
         _check_result(members, body, last)
     asked = columns_asked(math.prod(shape), shape[-2], root.dtype.bits, roles + VIEWED * mixed)
+    few = Lanes.HALF if shape[-2] != 64 else _few_rows(roles, last, pair=pair)
     cells: Lies = {}
     for b in members:
         packed = b.dtype.bits < CELL_BITS and (mixed or "c" not in roles)
-        cells[b.name] = _cells(b, packed=packed, pair=pair)
+        cells[b.name] = _cells(b, few, packed=packed)
     return asked, cells
 
 
-def _cells(buffer: Buffer, *, packed: bool, pair: bool) -> Cells | None:
+def _few_rows(roles: str, last: Stmt | None, *, pair: bool) -> Lanes:
+    """How 64 rows lie."""
+    if not pair:
+        return Lanes.HALF
+    if "a" in roles and "c" in roles and last is not None:
+        raise error(
+            "target",
+            "operand A of a product of two blocks lies where the result of another does",
+            last.loc,
+            expected="one of the two, with 64 rows: A lies twice, a result in two halves",
+            help="use 128 rows for each block, or another buffer",
+        )
+    return Lanes.TWICE if "a" in roles else Lanes.FOLDED
+
+
+def _cells(buffer: Buffer, few: Lanes, *, packed: bool) -> Cells | None:
     shape = static_shape(buffer) or (0, 0)
-    few = Lanes.FOLDED if pair else Lanes.HALF
     lanes = {128: Lanes.FULL, 64: few}.get(shape[-2])
     if lanes is None:
         return None

@@ -438,17 +438,17 @@ class _Product(_Work):
         rows, n = told.m // 2, told.n // 2
         keep = bool(use.value(len(use.ins) - 1)[self.lane])
         if use.facts.parts[-1] == "ts":
-            a = [self._tensor_operand(told, actor, x) for x in blocks]
+            a = [self._halves(told, actor, x) for x in blocks]
         else:
-            a = [self._operand(1, rows, told.a, told.across[0], actor, x) for x in blocks]
+            a = [[self._operand(1, rows, told.a, told.across[0], actor, x)] for x in blocks]
         b = [self._operand(2, n, told.b, told.across[1], actor, x) for x in blocks]
         whole = np.concatenate(b)
         right = [whole, whole]
         if kind.startswith("mx"):  # each block has the scales of its rows, and those of all columns
             tensors = [tensor_memory(x) for x in blocks]
             a = [
-                x * self._scales(4, told, 0, x.shape, actor, t)
-                for x, t in zip(a, tensors, strict=True)
+                [x * self._scales(4, told, 0, x.shape, actor, t) for x in halves]
+                for halves, t in zip(a, tensors, strict=True)
             ]
             right = [whole * self._scales(5, told, 1, whole.shape, actor, t) for t in tensors]
         lane, column = result_places(told.m, told.n, 2)
@@ -457,7 +457,8 @@ class _Product(_Work):
         for block, x, y in zip(blocks, a, right, strict=True):
             tensor = tensor_memory(block)
             at = tensor.places(lane, column + (self.word(0) & COLUMN_BITS), use.loc)
-            total = x @ y.T
+            each = n * 2 // len(x)
+            total = np.hstack([p @ y[k * each : (k + 1) * each].T for k, p in enumerate(x)])
             if keep:
                 total = total + widened(_elements(tensor.read(at, who, size), told.d), told.d)
             made.append((tensor, at, total))
@@ -493,16 +494,27 @@ class _Product(_Work):
             raw = nibbles.reshape(rows, -1, 1)
         return widened(np.ascontiguousarray(raw).view(dtype.numpy)[..., 0], name)
 
-    def _tensor_operand(self, told: Instruction, actor: int, block: Block | None = None) -> Values:
-        """A in Tensor Memory: rows as those of the result, elements packed along the columns."""
+    def _halves(self, told: Instruction, actor: int, block: Block) -> list[Values]:
+        """A of one block of a pair: with 64 rows each the lower lanes have it for the first half of
+        the columns of the result, the upper ones for the second.
+        """
+        rows = told.m // 2
+        firsts = [0] if rows == LANES else [0, rows]
+        return [self._tensor_operand(told, actor, block, first) for first in firsts]
+
+    def _tensor_operand(
+        self, told: Instruction, actor: int, block: Block | None = None, first: int = 0
+    ) -> Values:
+        """A in Tensor Memory: rows as those of the result, elements packed along the columns. Of a
+        pair, a row in each lane from the `first` one on.
+        """
         dtype, cells = dtype_of(told.a), DEPTH_BYTES // 4
         tensor = self.tensor if block is None else tensor_memory(block)
-        rows = told.m if block is None else told.m // 2
-        if block is not None and rows != LANES:
-            raise self.use.refused(
-                "is a product of a pair of 64 rows each, with A in Tensor Memory"
-            )
-        lane, column = result_places(rows, cells, 1)
+        if block is None:
+            lane, column = result_places(told.m, cells, 1)
+        else:
+            lane, column = np.indices((told.m // 2, cells))
+            lane = lane + first
         at = tensor.places(lane, column + (self.word(1) & COLUMN_BITS), self.use.loc)
         words = np.ascontiguousarray(tensor.read(at, self.who(actor, USABLE)))
         return widened(words.view(dtype.numpy), told.a)
