@@ -108,12 +108,60 @@ def test_an_operation_takes_its_other_name(statement: str, new: str) -> None:
         ("T.copy(a, b, enable_relu=True)", "enable_relu= of T.copy"),
         ("T.set_flag(p, q, 0)", "of pipes that the text does not show"),
         ("T.sync_all()", "T.sync_all has no counterpart"),
+        ("T.copy(a, b, transpose=True)", "transpose= of T.copy is the product's there"),
+        ("T.reduce_max(a, b, real_shape=[4, 4])", "real_shape= of T.reduce_max"),
+        ("x = T.use_swizzle(cid, M, N, K, 16, 16, off=3)", "T.use_swizzle of a block"),
+        ("for k in T.Pipelined(4, cross_interval=2): pass", "cross_interval= of T.Pipelined"),
     ],
 )
 def test_what_has_no_counterpart_is_listed_and_kept(statement: str, why: str) -> None:
     done = ported(_adapter(statement), "mainline")
     assert [note.line for note in done.notes] == [3]
     assert why in done.notes[0].text
+
+
+def test_a_split_over_vector_cores_is_listed_and_left_out() -> None:
+    launch = "with T.Kernel(4, threads=2, is_npu=True) as (cid):\n    f()\n"
+    text = f"import tilelang.language as T\n{launch}"
+    done = ported(text, "mainline")
+    assert "with T.Kernel(4) as (cid):" in done.text
+    assert [(n.line, n.text.split(" leaves")[0]) for n in done.notes] == [
+        (2, "threads= of T.Kernel")
+    ]
+
+
+def test_a_launch_without_an_index_has_two_in_the_adapter() -> None:
+    text = "import tilelang.ascend.language as T\nwith T.Kernel(1), T.Cube():\n    f(vid)\n"
+    done = ported(text, "adapter")
+    assert 'with T.Kernel(1, is_npu=True) as (cid, vid_0), T.Scope("C"):' in done.text
+    assert done.notes == []
+
+
+def test_floats_that_only_the_950_multiplies_are_listed() -> None:
+    text = 'import tilelang.ascend.language as T\nf("float8_e4m3fn")\ng("float16")\n'
+    assert [note.line for note in ported(text, "adapter").notes] == [2]
+
+
+def test_a_transpose_on_the_way_into_l1_is_listed() -> None:
+    text = "import tilelang.ascend.language as T\nT.copy(a, b, transpose=True)\n"
+    assert [note.line for note in ported(text, "adapter").notes] == [2]
+
+
+@pytest.mark.parametrize(
+    ("line", "new"),
+    [
+        ("from tilelang import language as T", "from tilelang.ascend import language as T"),
+        (
+            "from tilelang import DataType, language as T",
+            "from tilelang import DataType; from tilelang.ascend import language as T",
+        ),
+    ],
+)
+def test_a_module_out_of_the_package_is_ported(line: str, new: str) -> None:
+    body = "\nwith T.Kernel(4, is_npu=True) as (cid, vid):\n    a = T.alloc_ub((4,), d)\n"
+    done = ported(line + body, "mainline")
+    assert done.text == new + "\nwith T.Kernel(4) as cid:\n    a = T.alloc_shared((4,), d)\n"
+    assert done.notes == []
 
 
 def test_operations_of_the_950_alone_are_listed() -> None:
@@ -183,7 +231,7 @@ def test_a_file_that_is_no_text_of_python_is_refused(
         ("add = T.tile.add", "T.tile.add is not called here"),
         ("import tilelang as tl; tl.language.alloc_ub((8,), 'int8')", "as T"),
         ("import tilelang.language; tilelang.language.alloc_ub((8,), 'int8')", "as T"),
-        ("from tilelang import language as U; U.alloc_ub((8,), 'int8')", "as T"),
+        ("from tilelang import (\n    language as U)\nU.alloc_ub((8,), 'int8')", "as T"),
         ("from tilelang.language import *", "as T"),
     ],
 )

@@ -381,13 +381,16 @@ template <typename C, typename A, typename B> void Mmad(const LocalTensor<C> &c,
   const size_t c0 = per_block<A>, mb = up(p.m, 16) / 16, nb = up(p.n, 16) / 16, kb = up(p.k, c0) / c0, f = 16 * c0;
   const A *x = a.read(call, 0, p.m == 1 ? up(p.k, c0) : mb * kb * f), *y = b.read(call, 0, kb * nb * f);
   C *z = c.write(call, 0, nb * mb * 256);
+  // Rows of A and of B with their elements side by side.
+  std::vector<C> left(p.m * p.k), right(p.n * p.k);
+  for (size_t i = 0; i < p.m; ++i)
+    for (size_t k = 0; k < p.k; ++k) left[i * p.k + k] = (C)(p.m == 1 ? x[k] : x[(i / 16 * kb + k / c0) * f + i % 16 * c0 + k % c0]);
+  for (size_t j = 0; j < p.n; ++j)
+    for (size_t k = 0; k < p.k; ++k) right[j * p.k + k] = (C)y[(k / c0 * nb + j / 16) * f + j % 16 * c0 + k % c0];
   for (size_t i = 0; i < p.m; ++i)
     for (size_t j = 0; j < p.n; ++j) {
       C *o = z + (j / 16 * mb * 16 + i) * 16 + j % 16, sum = 0;
-      for (size_t k = 0; k < p.k; ++k) {
-        A u = p.m == 1 ? x[k] : x[(i / 16 * kb + k / c0) * f + i % 16 * c0 + k % c0];
-        sum += (C)u * (C)y[(k / c0 * nb + j / 16) * f + j % 16 * c0 + k % c0];
-      }
+      for (size_t k = 0; k < p.k; ++k) sum += left[i * p.k + k] * right[j * p.k + k];
       *o = p.cmatrixInitVal ? sum : *o + sum;
     }
 }

@@ -77,7 +77,8 @@ def line_of(program: Path, name: str, folder: Path) -> str:
     ]
     faults = [said for calls, said in found if not (said[:1].isdigit() or said == "inf")]
     worst = f"{max(far for _, far in good):.1e}" if good else ""
-    why = faults[0] if faults else "" if good else "no launch in the time"
+    ended = [line.split("\t")[1] for line in out.splitlines() if line.startswith("ENDED\t")]
+    why = faults[0] if faults else "" if good else (ended or ["no launch in the time"])[0]
     return "\t".join([name, str(len(good)), worst, str(sum(c for c, _ in good) or ""), why])
 
 

@@ -95,7 +95,8 @@ def run(
     folder: Path, text: str, tensors: Sequence[npt.NDArray[np.uint8]]
 ) -> tuple[list[npt.NDArray[np.uint8]], Counter[str], str]:
     """What a program makes of the bytes of its tensors, its calls, and what stopped it."""
-    program = folder / sha256(text.encode()).hexdigest()[:16]
+    headers = "".join(path.read_text() for path in sorted(HERE.glob("ascendc*.h")))
+    program = folder / sha256((headers + text).encode()).hexdigest()[:16]
     if not program.exists():
         path = program.with_suffix(".cpp")
         path.write_text(text)

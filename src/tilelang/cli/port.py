@@ -92,9 +92,13 @@ class _Work:
     to: str
     edits: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
     notes: list[Note] = field(default_factory=list[Note])
-    homes: dict[str, str] = field(default_factory=dict[str, str])
+    homes: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
+    inside: dict[int, ast.AST] = field(default_factory=dict[int, ast.AST])
+    """The function that a node stands in, or the file."""
     packages: dict[str, str] = field(default_factory=dict[str, str])
     """The names of the whole package, and the path from there to the other dialect's module."""
+    packed: dict[str, ast.ImportFrom] = field(default_factory=dict[str, ast.ImportFrom])
+    """The aliases that come out of a package: `from tilelang import language as T`."""
 
     def __post_init__(self) -> None:
         self._lines = [0]
@@ -142,8 +146,11 @@ class _Work:
                         self.packages[each.asname or "tilelang"] = other.partition(".")[2]
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 package, _, last = other.rpartition(".")
-                whole = node.module == package and last in {each.name for each in node.names}
-                if whole or node.module == other:
+                whole = [each for each in node.names if each.name == last]
+                if node.module == package and whole and node.lineno == node.end_lineno:
+                    found[whole[0].asname or last] = whole[0]
+                    self.packed[whole[0].asname or last] = node
+                elif (node.module == package and whole) or node.module == other:
                     why = f"names imported from {node.module} are not ported"
                     self.note(node, f"{why}: `import {other} as T`")
         return found
@@ -166,8 +173,11 @@ class _Work:
             own = next(d for name, d in _MODULES.items() if name != self.to).about
             self.notes.append(Note(1, f"the file has no kernel of the {own.title}"))
         self.aliases = {name: at for name, at in self.aliases.items() if name in used}
-        for at in self.aliases.values():
-            self.edits.append(self._module(at))
+        for name, at in self.aliases.items():
+            if name in self.packed:
+                self._module_of_package(self.packed[name], at)
+            else:
+                self.edits.append(self._module(at))
         self._find_homes()
         launches = {id(item.context_expr): (node, item) for node, item in self._withs()}
         for node, alias, name in self.calls():
@@ -175,6 +185,15 @@ class _Work:
             if rule is not None:
                 rule(self, _Use(node, alias, name, launches.get(id(node))))
         self._list_what_is_reached_otherwise()
+        if self.to == "adapter":
+            self._list_narrow_floats()
+
+    def _list_narrow_floats(self) -> None:
+        """A note for every name of a float that only the 950 multiplies."""
+        for node in ast.walk(self.tree):
+            word = _word(node) if isinstance(node, ast.Constant) else None
+            if word is not None and word.startswith(("float8_", "float4_", "mxfp")):
+                self.note(node, f"{word!r}: the adapter's chips have no products of it")
 
     def _list_what_is_reached_otherwise(self) -> None:
         """A note for names of the dialect that are not called, or not by an alias of its module."""
@@ -194,6 +213,13 @@ class _Work:
         first = self.start(at)
         return first, first + len(at.name.encode()), _TARGETS[self.to]
 
+    def _module_of_package(self, node: ast.ImportFrom, at: ast.alias) -> None:
+        """The same of a name out of a package; what else comes from there stays."""
+        package = _TARGETS[self.to].rpartition(".")[0]
+        others = [self.text(each) for each in node.names if each is not at]
+        kept = f"from {node.module} import {', '.join(others)}; " if others else ""
+        self.replace(node, f"{kept}from {package} import {self.text(at)}")
+
     def marks(self, name: str) -> bool:
         """Whether a name of the common module says that a program is the adapter's."""
         own = {row.function for row in rows(Dialect.ADAPTER)} - {
@@ -208,20 +234,31 @@ class _Work:
                     yield node, item
 
     def _find_homes(self) -> None:
-        """Which function allocates each name, as far as the text shows."""
-        for node in ast.walk(self.tree):
+        """Which function allocates each name of each function, as far as the text shows."""
+        todo: list[tuple[ast.AST, ast.AST]] = [(self.tree, self.tree)]
+        while todo:
+            node, inside = todo.pop()
+            self.inside[id(node)] = inside
+            mine = node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else inside
+            todo += [(child, mine) for child in ast.iter_child_nodes(node)]
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 alias, name = _dotted(node.value.func)
                 if alias in self.aliases and name.startswith("alloc_"):
                     for target in node.targets:
                         if isinstance(target, ast.Name):
-                            self.homes[target.id] = name
+                            self.homes[id(inside), target.id] = name
 
     def home(self, node: ast.expr) -> str:
         """The allocation function behind an operand, or ""."""
         while isinstance(node, ast.Subscript):
             node = node.value
-        return self.homes.get(node.id, "") if isinstance(node, ast.Name) else ""
+        inside = self.inside.get(id(node)) if isinstance(node, ast.Name) else None
+        while isinstance(node, ast.Name) and inside is not None:
+            found = self.homes.get((id(inside), node.id))
+            if found is not None or inside is self.tree:
+                return found or ""
+            inside = self.inside.get(id(inside))
+        return ""
 
     def written(self) -> str:
         """The source with the edits made."""
@@ -343,6 +380,9 @@ def _kernel_to_adapter(work: _Work, use: _Use) -> None:
     _drop_keywords(work, use, ("prelude",), "has no counterpart")
     names = use.launch[1].optional_vars if use.launch else None
     block = names.elts[0] if isinstance(names, ast.Tuple) and len(names.elts) == 1 else names
+    if use.launch and names is None:
+        pair = f"({_unique(work, 'cid')}, {_unique(work, 'vid')})"
+        work.edits.append((work.end(call), work.end(call), f" as {pair}"))
     if names is not None and isinstance(block, ast.Name):
         work.replace(names, f"({block.id}, {_unique(work, 'vid')})")
 
@@ -362,8 +402,9 @@ def _kernel_to_mainline(work: _Work, use: _Use) -> None:
     if marker is None:
         work.note(call, "a launch with threads= leaves the split to the adapter's passes")
         return
+    _drop_keywords(work, use, ("threads",), "leaves the split to the adapter's passes")
     arguments = [work.text(a) for a in call.args]
-    arguments += [work.text(k) for k in call.keywords if k.arg != "is_npu"]
+    arguments += [work.text(k) for k in call.keywords if k.arg not in ("is_npu", "threads")]
     names = launch[1].optional_vars if launch else None
     mixed = False
     if launch and isinstance(names, ast.Tuple) and len(names.elts) == 2:
@@ -425,11 +466,20 @@ def _gemm_v0_to_mainline(work: _Work, use: _Use) -> None:
             "mainline's T.gemm from L1 reads B as (N, K): turn it in T.copy(..., transpose=True),"
             " or load L0A and L0B",
         )
+    loose = [n for n in "ABC" if n in given and work.home(given[n]) in _BY_USE]
+    if loose:
+        names = " and ".join(work.text(given[n]) for n in loose)
+        work.note(
+            use.call, f"mainline's T.gemm wants {names} in L1 and L0C: see where they are made"
+        )
     if len(use.call.args) > 5:
         arguments = [work.text(x) for x in use.call.args[:5]]
         _call(work, use, "gemm", [*arguments, f"clear_accum={work.text(use.call.args[5])}"])
         return
     _rename("gemm", {"init": "clear_accum"})(work, use)
+
+
+_BY_USE = ("alloc_shared", "alloc_fragment")
 
 
 def _is_false(node: ast.expr) -> bool:
@@ -526,6 +576,12 @@ def _cross_to_mainline(work: _Work, use: _Use) -> None:
     _call(work, use, new, [mode, pipe, work.text(given["flag"])])
 
 
+def _swizzle_to_mainline(work: _Work, use: _Use) -> None:
+    """The adapter's gives the place of a block; mainline's orders blocks of a GPU."""
+    if len(use.call.args) > 2 or use.call.keywords:
+        work.note(use.call, f"{use.alias}.use_swizzle of a block has no counterpart")
+
+
 _ON_CHIP = (Memory.UB, Memory.L1, Memory.L0A, Memory.L0B, Memory.L0C)
 
 
@@ -539,7 +595,14 @@ def _allocations(source: Dialect, target: Dialect) -> dict[str, Rule]:
     return found
 
 
+def _copy_to_mainline(work: _Work, use: _Use) -> None:
+    why = "has no counterpart: apply it in a vector function"
+    _drop_keywords(work, use, ("enable_relu",), why)
+    _drop_keywords(work, use, ("transpose",), "is the product's there: T.gemm(transpose_A=, ...)")
+
+
 _HINT = "has no counterpart"
+_REDUCTIONS = ("sum", "max", "min")
 _TO_ADAPTER: dict[str, Rule] = {
     **_allocations(Dialect.ASCEND, Dialect.ADAPTER),
     "alloc_fragment": _no("means registers of a SIMT function; the adapter has none"),
@@ -548,7 +611,10 @@ _TO_ADAPTER: dict[str, Rule] = {
     "Cube": _region("C"),
     "Vector": _region("V"),
     "gemm": _gemm_to_adapter,
-    "copy": _copy(("l2_cache_ctrl", "unit_flag_ctrl", "sub_blockid", "data_select"), _HINT),
+    "copy": _copy(
+        ("l2_cache_ctrl", "unit_flag_ctrl", "sub_blockid", "data_select", "transpose"), _HINT
+    ),
+    **{f"reduce_{op}": _copy(("batch",), _HINT) for op in _REDUCTIONS},
     "ascend_set_flag": _event_to_adapter("set_flag"),
     "ascend_wait_flag": _event_to_adapter("wait_flag"),
     "ascend_pipe_barrier": _barrier_to_adapter,
@@ -563,7 +629,10 @@ _TO_MAINLINE: dict[str, Rule] = {
     "Scope": _scope_to_mainline,
     "gemm_v0": _gemm_v0_to_mainline,
     "mma": _mma_to_mainline,
-    "copy": _copy(("enable_relu",), "has no counterpart: apply it in a vector function"),
+    "copy": _copy_to_mainline,
+    "use_swizzle": _swizzle_to_mainline,
+    "Pipelined": _copy(("cross_interval",), _HINT),
+    **{f"reduce_{op}": _copy(("real_shape",), _HINT) for op in _REDUCTIONS},
     "tile.fill": _rename("fill"),
     "tile.clear": _rename("clear"),
     "set_flag": _event_to_mainline("ascend_set_flag"),
