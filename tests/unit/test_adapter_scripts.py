@@ -210,3 +210,29 @@ def test_of_an_array_with_more_rows_than_declared_the_first_are_used():
         compiled(a[:2], b)
     with pytest.raises(TileError, match="shape mismatch"):
         compiled(random(7, 41), b)
+
+
+def test_what_is_printed_outside_the_launch_is_printed_by_every_core(capfd):
+    @T.prim_func
+    def kernel(A: T.Tensor((24,), "int32"), B: T.Tensor((24,), "int32")):
+        T.printf("before %d\n", 7)
+        with T.Kernel(2, is_npu=True) as (cid, vid):
+            a = T.alloc_ub((24,), "int32")
+            with T.Scope("V"):
+                T.copy(A, a)
+                T.barrier_all()
+                if vid == 0:
+                    T.printf("inside %d\n", cid)
+                T.copy(a, B)
+        T.printf("after\n")
+        T.dump_tensor(B, 5, 24, (24,))
+
+    a, b = np.arange(24, dtype="i4"), np.zeros(24, "i4")
+    tilelang.compile(kernel, target="auto")(a, b)
+    np.testing.assert_array_equal(a, b)
+    lines = capfd.readouterr().out
+    assert lines.count("before") == lines.count("after") == 4
+    assert lines.count("inside") == 2
+    first, last = lines.index("before"), lines.rindex("after")
+    assert first < lines.index("inside") < last
+    assert "desc=5" in lines

@@ -7,7 +7,8 @@ import tilelang
 import tilelang.language as T
 from tilelang.dtypes import DType
 from tilelang.errors import TileError
-from tilelang.ir.ascend import VECTOR_OPS, VectorOp, vector_types
+from tilelang.ir.ascend import VECTOR_OPS, Transfer, VectorOp, vector_types
+from tilelang.ir.tile import Copy
 from tilelang.passes.ascend.explicit import explicit
 from tilelang.passes.ascend.settings import Automatic, with_automatic
 from tilelang.targets import target
@@ -172,3 +173,76 @@ def test_nests_of_types_without_vector_form_are_loops(dtype):
     c = np.zeros(40, dtype)
     tilelang.compile(kernel, target="auto", pass_configs=AUTO)(a, b, c)
     np.testing.assert_array_equal(c, a + b)
+
+
+def converted(src, dst, mode=None):
+    """`n` elements of one type as another, by T.tile.cast or, without a mode, by T.copy."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((40,), src), B: T.Tensor((40,), dst)):
+        with T.Kernel(1, is_npu=True) as (_cid, _vid):
+            a = T.alloc_ub((40,), src)
+            b = T.alloc_ub((40,), dst)
+            T.copy(A, a)
+            if mode is None:
+                T.copy(a, b)
+            else:
+                T.tile.cast(b, a, mode, 40)
+            T.copy(b, B)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "mode", "words"),
+    [
+        ("float32", "int8", None, r"T\.copy of float32 to int8"),
+        ("int32", "bfloat16", "CAST_RINT", r"T\.tile\.cast of int32 to bfloat16"),
+        ("float16", "int32", "CAST_NONE", r"T\.tile\.cast of float16 to int32 by CAST_NONE"),
+    ],
+)
+def test_a_conversion_that_the_units_do_not_have_is_refused(src, dst, mode, words):
+    with pytest.raises(TileError, match=words) as found:
+        converted(src, dst, mode)
+    assert "test_adapter_types.py" in str(found.value)
+    assert "AscendC Cast, on A2 and A3" in str(found.value)
+
+
+def nest_of_cast(n, src, dst):
+    @T.prim_func
+    def kernel(A: T.Tensor((n,), src), C: T.Tensor((n,), dst)):
+        with T.Kernel(1, is_npu=True) as (_cid, _vid):
+            a = T.alloc_ub((n,), src)
+            c = T.alloc_ub((n,), dst)
+            T.copy(A, a)
+            for i in T.Parallel(n):
+                c[i] = T.cast(a[i], dst)
+            T.copy(c, C)
+
+    return kernel
+
+
+@pytest.mark.parametrize("n", [24, 127])
+@pytest.mark.parametrize(
+    ("src", "dst", "steps"),
+    [
+        ("float16", "float32", 1),
+        ("int8", "float16", 1),
+        ("int8", "float32", 2),
+        ("uint8", "int32", 2),
+        ("int16", "int32", 2),
+        ("float32", "int8", 0),
+        ("uint32", "float32", 0),
+    ],
+)
+def test_nests_convert_in_steps_that_lose_nothing(src, dst, steps, n):
+    kernel = nest_of_cast(n, src, dst)
+    ready = with_automatic(kernel.ir, set(Automatic))
+    out = explicit(ready, target("simulate:ascend910b"))
+    nodes = [m for s in out.body for m in s.walk()]
+    between = [m for m in nodes if isinstance(m, (Copy, Transfer)) and m.src.dtype != m.dst.dtype]
+    assert len(between) == steps
+    a = np.random.default_rng(0).integers(0, 100, n).astype(src)
+    c = np.zeros(n, dst)
+    tilelang.compile(kernel, target="auto", pass_configs=AUTO)(a, c)
+    np.testing.assert_array_equal(c, a.astype(dst))

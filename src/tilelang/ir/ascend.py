@@ -242,6 +242,41 @@ ROUNDINGS: dict[str, str] = {
 """The rounding modes of vector conversions (AscendC `RoundMode`)."""
 
 
+_TO_NEAREST = ("CAST_RINT", "CAST_FLOOR", "CAST_CEIL", "CAST_ROUND", "CAST_TRUNC")
+_EXACT = ("CAST_NONE",)
+VECTOR_CASTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "int8": {"float16": _EXACT},
+    "uint8": {"float16": _EXACT},
+    "int16": {"float16": (*_TO_NEAREST, *_EXACT), "float32": _EXACT},
+    "float16": {
+        "int8": (*_TO_NEAREST, *_EXACT),
+        "uint8": (*_TO_NEAREST, *_EXACT),
+        "int16": _TO_NEAREST,
+        "int32": _TO_NEAREST,
+        "float32": _EXACT,
+    },
+    "bfloat16": {"int32": _TO_NEAREST, "float32": _EXACT},
+    "int32": {
+        "int16": _EXACT,
+        "float16": (*_TO_NEAREST, *_EXACT),
+        "float32": (*_TO_NEAREST, *_EXACT),
+        "int64": _EXACT,
+    },
+    "float32": {
+        "int16": _TO_NEAREST,
+        "float16": (*_TO_NEAREST, "CAST_ODD", *_EXACT),
+        "bfloat16": _TO_NEAREST,
+        "int32": _TO_NEAREST,
+        "float32": _TO_NEAREST,
+        "int64": _TO_NEAREST,
+    },
+    "int64": {"int32": _EXACT, "float32": _TO_NEAREST},
+}
+"""The conversions of the vector units of the 910B, by source and destination, and the modes of each
+(AscendC Cast, the table of A2 and A3; int32 to float16 takes its factor from SetDeqScale).
+"""
+
+
 # Vector operations -------------------------------------------------------------------------------
 
 

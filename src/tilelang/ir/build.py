@@ -243,6 +243,13 @@ class Builder:
         self._opened.pop()
         return tuple(self._blocks.pop())
 
+    def retract(self, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
+        """Take the last statements of the current block back as long as they are wanted."""
+        block, taken = self._blocks[-1], list[Stmt]()
+        while block and wanted(block[-1]):
+            taken.insert(0, block.pop())
+        return tuple(taken)
+
     @property
     def statements(self) -> tuple[Stmt, ...]:
         """The statements of the current block so far."""

@@ -13,13 +13,14 @@ from typing import Any, cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import TileError, TileTypeError, TileValueError, error
-from tilelang.ir import ascend, tile
+from tilelang.ir import ascend, build, tile
+from tilelang.ir.build import Builder
 from tilelang.ir.expr import Expr, Region, const, int_value
 from tilelang.ir.simplify import equal, simplify
 from tilelang.language import loops
 from tilelang.language.adapter import adapter_builder
-from tilelang.language.adapter_tile import tile_of
-from tilelang.language.arguments import known, number
+from tilelang.language.adapter_tile import ON_VECTOR, check_cast, tile_of
+from tilelang.language.arguments import known, memory, number
 from tilelang.language.buffers import BufferRef, RegionRef, alias, here
 from tilelang.language.loops import LoopFrame
 from tilelang.language.maths import ceildiv, if_then_else
@@ -27,6 +28,7 @@ from tilelang.language.maths import min as smaller
 from tilelang.language.shapes import extent, same_extent, shape_text
 from tilelang.language.tileops import check_product, matched, matrix, region_of
 from tilelang.language.values import Value, condition, describe, element_type
+from tilelang.scopes import Dialect
 
 MATRIX = 2
 """Axes of a matrix: the last two of a tile."""
@@ -65,6 +67,8 @@ def copy(
             builder.emit(tile.Fill(tile_, number(rest, "pad_value", DType(b.dtype)), loc=here()))
     else:
         a, b = matched(src, dst, "T.copy")
+    if a.dtype != b.dtype and all(memory(r.buffer) in ON_VECTOR for r in (a, b)):
+        check_cast(a, b, "", "T.copy")
     if not (enable_relu or transpose or pad_value is not None):
         builder.emit(tile.Copy(a, b, loc=here()))
         return
@@ -406,7 +410,7 @@ _CTYPES = {
 
 def printf(format_str: str, *args: Any) -> None:
     """Print from the kernel: the text of `format_str` up to each argument, and the argument."""
-    builder = adapter_builder("T.printf")
+    builder = _printing("T.printf")
     parts = re.split(r"%[-+ #0]*\d*(?:\.\d+)?[hlL]*[diuoxXfFeEgGcsp]", str(format_str))
     if len(parts) != len(args) + 1:
         raise _bad(
@@ -420,17 +424,41 @@ def printf(format_str: str, *args: Any) -> None:
         if value is None and not isinstance(x, str):
             value = number(x, "an argument of T.printf")
         message = text.strip() if value is not None else f"{text}{x}".strip()
-        builder.emit(tile.Print(value=value, message=message, loc=here()))
+        _print(builder, tile.Print(value=value, message=message, loc=here()))
     if parts[-1].strip() or not args:
-        builder.emit(tile.Print(message=parts[-1].strip(), loc=here()))
+        _print(builder, tile.Print(message=parts[-1].strip(), loc=here()))
+
+
+def _printing(what: str) -> Builder:
+    """The builder of a kernel of the adapter; outside a launch too."""
+    builder = build.current(what)
+    outside = builder.launch is None and builder.dialect == Dialect.ADAPTER.value
+    return builder if outside else adapter_builder(what)
+
+
+def _print(builder: Builder, stmt: tile.Print) -> None:
+    """Emit a message. What is outside the launch is printed by every core, before its work or after
+    it.
+    """
+    if builder.launch is not None:
+        builder.emit(stmt)
+        return
+    launches = builder.retract(lambda s: isinstance(s, tile.Launch))
+    for launch in launches[:-1]:
+        builder.emit(launch)
+    last = launches[-1] if launches else None
+    if isinstance(last, tile.Launch):
+        builder.emit(last.with_(body=(*last.body, stmt)))
+    else:
+        builder.emit(stmt)
 
 
 def dump_tensor(tensor: Any, desc: int, dump_size: Any, shape_info: Any = ()) -> None:
     """Print a buffer under the number `desc`; all of it, of which `dump_size` elements were asked
     for.
     """
-    builder = adapter_builder("T.dump_tensor")
+    builder = _printing("T.dump_tensor")
     if not isinstance(tensor, BufferRef):
         raise _bad("dtype", f"T.dump_tensor of {describe(tensor)}", expected="a buffer")
     label = known(desc, "the number of T.dump_tensor", 0, 2**32 - 1)
-    builder.emit(tile.Print(value=tensor.buffer, message=f"desc={label}", loc=here()))
+    _print(builder, tile.Print(value=tensor.buffer, message=f"desc={label}", loc=here()))

@@ -326,7 +326,24 @@ def cast(dst: Any, src: Any, mode: str, count: Any) -> None:
     rounding = choice(mode, "the mode of T.tile.cast", ascend.ROUNDINGS)
     d = first(tile_of(dst, "the destination of T.tile.cast"), count, "T.tile.cast")
     s = first(tile_of(src, "the source of T.tile.cast"), count, "T.tile.cast")
+    check_cast(s, d, rounding, "T.tile.cast")
     builder.emit(ascend.Transfer(s, d, rounding=rounding, loc=here()))
+
+
+def check_cast(src: Region, dst: Region, rounding: str, what: str) -> None:
+    """Refuse a conversion, or a mode of one, that the vector units do not have; "" is any mode."""
+    known = ascend.VECTOR_CASTS.get(src.dtype.name, {})
+    modes = known.get(dst.dtype.name, ())
+    if src.dtype == dst.dtype and not modes:
+        return
+    if not modes or (rounding and rounding not in modes):
+        raise _bad(
+            "dtype",
+            f"{what} of {src.dtype} to {dst.dtype}{f' by {rounding}' if modes else ''}",
+            expected=f"{', '.join(modes or known) or 'nothing'} (AscendC Cast, on A2 and A3)",
+            got=rounding if modes else str(dst.dtype),
+            help="" if modes else "go by way of another type",
+        )
 
 
 def round(out: Any, buffer: Any, count: Any) -> None:

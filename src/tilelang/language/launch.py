@@ -17,7 +17,7 @@ from tilelang.ir import build
 from tilelang.ir.build import LaunchState
 from tilelang.ir.expr import Expr, Var, int_value
 from tilelang.ir.interval import interval
-from tilelang.ir.tile import Launch
+from tilelang.ir.tile import Launch, Print
 from tilelang.language.alloc import note_dialect
 from tilelang.language.buffers import extent, here, plain
 from tilelang.language.values import Value, is_scalar
@@ -170,6 +170,13 @@ class NpuLaunchFrame(KernelLaunchFrame):
             if wanted == 2
             else "leave out `threads` to get the number of the vector core",
         )
+
+    def __enter__(self) -> Any:
+        before = self._builder.retract(lambda s: isinstance(s, Print))
+        bound = super().__enter__()
+        for stmt in before:  # printed by every core, before its work
+            self._builder.emit(stmt)
+        return bound
 
     def _names(self, hints: Sequence[str]) -> tuple[list[str], list[str]]:
         given = dict(enumerate(hints))

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.errors import Loc
-from tilelang.ir.ascend import Transfer, VectorOp, vector_types
+from tilelang.ir.ascend import VECTOR_CASTS, Transfer, VectorOp, vector_types
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
@@ -37,6 +37,7 @@ from tilelang.passes.build import Names, whole
 from tilelang.scopes import Memory
 
 UINT8 = DType("uint8")
+FLOAT16 = DType("float16")
 FLOAT32 = DType("float32")
 BFLOAT16 = DType("bfloat16")
 MASK_ALIGN = 32
@@ -274,7 +275,8 @@ class Values:
         """A tile in another type."""
         fits = into is not None and into.spans == x.spans and into.dtype == dtype
         dst = into if fits and into is not None else self.new(dtype, x.spans)
-        how = rounding or "CAST_RINT"
+        modes = VECTOR_CASTS[x.dtype.name][dtype.name]
+        how = next((m for m in (rounding, "CAST_RINT") if m in modes), "CAST_NONE")
         self.out.append(Transfer(x.region, dst.region, rounding=how, loc=self.loc))
         self.scratch.give(x)
         return dst
@@ -335,7 +337,17 @@ class Values:
             return a
         to_int = a.dtype.is_float and e.type.is_integer
         rounding = "CAST_TRUNC" if to_int or e.rounding == "rz" else "CAST_RINT"
-        return self._as_tile(a, DType(e.type), into, rounding)
+        return self._converted(a, DType(e.type), into, rounding)
+
+    def _converted(self, a: Tile, dtype: DType, into: Tile | None, rounding: str) -> Tile:
+        """A conversion that the vector units have, else by way of wider types without a loss."""
+        direct = VECTOR_CASTS.get(a.dtype.name, {})
+        if dtype.name in direct:
+            return self._as_tile(a, dtype, into, rounding)
+        wider = next((t for t in (FLOAT32, FLOAT16) if direct.get(t.name) == ("CAST_NONE",)), None)
+        if wider is None:
+            raise NoVectorForm(f"there is no conversion of {a.dtype} to {dtype}")
+        return self._converted(self._as_tile(a, wider, None), dtype, into, rounding)
 
     def index(self, e: Var, into: Tile | None) -> Tile:
         """A loop variable as a value."""
@@ -398,6 +410,11 @@ class Values:
         for x in (a, b):
             self.scratch.give(x)
         return mask
+
+
+def has_cast(src: DType, dst: DType) -> bool:
+    """Whether the vector units convert one type to the other, or need not."""
+    return src == dst or dst.name in VECTOR_CASTS.get(src.name, {})
 
 
 def _has(op: str, dtype: DType, mode: str = "") -> bool:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
+from tilelang.dtypes import DType
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
@@ -48,7 +49,7 @@ from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Effects
 from tilelang.passes.ascend.settings import Automatic, is_automatic
 from tilelang.passes.ascend.storage import ceil_to, static_shape
-from tilelang.passes.ascend.vector_values import NoVectorForm, Scratch, Tile, Values
+from tilelang.passes.ascend.vector_values import NoVectorForm, Scratch, Tile, Values, has_cast
 from tilelang.passes.build import Names, map_launches, map_statements
 from tilelang.scopes import Dialect, Memory, rows
 
@@ -230,7 +231,7 @@ class Nest:
         src = values.tile(load.buffer, load.indices)
         of = self.effects.memory(load.buffer)
         both_ub = of is where is Memory.UB
-        if src.spans != dst.spans or (both_ub and load.buffer.dtype.is_float != dst.dtype.is_float):
+        if src.spans != dst.spans or (both_ub and not _moves(src.dtype, dst.dtype)):
             return False
         if of is Memory.GLOBAL and where is Memory.GLOBAL:
             return False
@@ -238,6 +239,11 @@ class Nest:
             return False
         values.out.append(Copy(src.region, dst.region, loc=values.loc))
         return True
+
+
+def _moves(src: DType, dst: DType) -> bool:
+    """Whether a copy in the UB converts as a store does."""
+    return src.is_float == dst.is_float and has_cast(src, dst)
 
 
 def _negated(cond: Expr, other: Expr) -> Expr:
