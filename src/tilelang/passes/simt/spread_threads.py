@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
-from tilelang.ir.expr import INT32, BinaryOp, Buffer, Expr, Load, const, int_value
+from tilelang.ir.expr import INT32, BinaryOp, Buffer, Expr, Load, Region, const, int_value
 from tilelang.ir.node import Node
 from tilelang.ir.scales import AsyncScaledGemm, ScaleCopy
 from tilelang.ir.special import Collective
@@ -27,6 +27,7 @@ from tilelang.ir.tile import (
     Gemm,
     If,
     Launch,
+    Let,
     Parallel,
     Print,
     Reduce,
@@ -155,6 +156,26 @@ def _arrived(body: Block) -> frozenset[str]:
     )
 
 
+_WRITES = (Parallel, Store, StoreVector)
+"""Statements that a fence follows where they write what a unit reads."""
+
+
+def _fenced(threads: Threads, body: Block) -> frozenset[str]:
+    """The tiles that the unit reads and that, in any part of the block, only such statements and
+    tensor copies write.
+    """
+    plain: set[str] = set()
+    other: set[str] = set()
+    for s in statements(body):
+        names = {b.name for b in written(s)}
+        if isinstance(s, Issue) and s.row == "mapa":
+            names = {r.buffer.name for r in s.ins if isinstance(r, Region)}
+        elif isinstance(s, Issue) and s.row.startswith(BULK):
+            names = set[str]()
+        (plain if type(s) in (Store, StoreVector) else other).update(names)
+    return frozenset(threads.unit_tiles & plain - other)
+
+
 def _carried(body: Block) -> frozenset[str]:
     """What arms inside of loops use."""
     loops = [s for s in statements(body) if isinstance(s, (For, While))]
@@ -234,7 +255,7 @@ class _Part:
         }
         self.fed = (tiles | threads.unit_tiles) - self.arrived - ahead
         here = {b.name for s in statements(body) for b in written(s)}
-        self.ordered = self.arrived | frozenset(self.fed & here)
+        self.ordered = self.arrived | frozenset(self.fed & here) | _fenced(threads, whole)
         self.body = body
         self.storage = Storage(threads, self.layouts)
         self.storage.registers |= {n: b for n, b in threads.kept_in.items() if n in used_in(body)}
@@ -435,7 +456,7 @@ class _Part:
             self.nests.later.append(body[k + 1 :])
             out += self.statement(stmt, apart)
             self.nests.later.pop()
-            if isinstance(stmt, (Parallel, Store, StoreVector)) and self.feeds_unit(stmt):
+            if self.feeds_unit(stmt) and not self.is_ordered_by(body[k + 1 :]):
                 out.append(Issue("fence.proxy.async", (), (), loc=stmt.loc))
         return (*out, *self.in_arms(marks))
 
@@ -443,7 +464,20 @@ class _Part:
         """Whether a statement writes a tile that wgmma reads: each thread then orders its writes
         before what the unit reads after the next barrier.
         """
+        if not isinstance(stmt, _WRITES):
+            return False
         return any(b.name in self.fed for s in statements((stmt,)) for b in written(s))
+
+    def is_ordered_by(self, rest: Block) -> bool:
+        """Whether a fence follows before anybody is told of what was written."""
+        for stmt in rest:
+            if isinstance(stmt, Issue):
+                return stmt.row == "fence.proxy.async"
+            if self.feeds_unit(stmt):
+                return True
+            if not isinstance(stmt, (*_WRITES, Alloc, Annotate, Let)):
+                return False
+        return False
 
     def statement(self, stmt: Stmt, apart: bool) -> Block:
         """One statement."""
