@@ -61,9 +61,16 @@ class Pace:
     def __init__(self, fn: Function, costs: Costs) -> None:
         self.effects = Effects(fn)
         self.costs = costs
+        self._known: dict[tuple[int, Core | None], tuple[Stmt, dict[Agent, Span]]] = {}
 
     def of(self, stmt: Stmt, core: Core | None = None) -> dict[Agent, Span]:
-        """What a statement takes itself, without those inside it."""
+        """What a statement takes itself, without those inside it; worked out once."""
+        known = self._known.get((id(stmt), core))
+        if known is None:  # the statement is kept, so nothing else gets its id
+            known = self._known[id(stmt), core] = stmt, self._own(stmt, core)
+        return dict(known[1])
+
+    def _own(self, stmt: Stmt, core: Core | None) -> dict[Agent, Span]:
         touched = self.effects.of(stmt, core)
         found: dict[Agent, Span] = {}
         for by in dict.fromkeys([*self.effects.agents(stmt), *(a.by for a in touched)]):

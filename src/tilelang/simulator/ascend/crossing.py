@@ -59,6 +59,7 @@ class Crossing(Generic[P]):
         self.limits = limits
         self.version = 0
         self._raised: dict[tuple[Member, Member, tuple[bool, int]], _Raised[P]] = {}
+        self._lists: dict[tuple[Member, int, int, bool], list[_Raised[P]]] = {}
         self._rounds: dict[tuple[Member, str], int] = {}
         self._arrived: dict[tuple[str, int], dict[Member, P]] = {}
 
@@ -66,15 +67,11 @@ class Crossing(Generic[P]):
 
     def raise_(self, core: CoreBase, i: Instruction, number: int, given: P) -> None:
         """A core raises a flag for all that it concerns."""
-        mode = i.imm["mode"]
-        i.check_id(number, self.limits.flags_of(mode), "cross-core flag")
-        me = core.member
-        if mode == ALL:
+        if i.imm["mode"] == ALL:
             self._meet(i)
         self.version += 1
-        for other in self._receivers(me, mode, number):
-            key = (me, other, self._key(mode, number))
-            parts = self._raised.setdefault(key, _Raised[P]()).parts
+        for raised in self._between(core, i, number, raising=True):
+            parts = raised.parts
             parts.append((given, i.loc))
             if len(parts) > self.limits.flag_count.value:
                 raise error(
@@ -88,19 +85,12 @@ class Crossing(Generic[P]):
 
     def ready(self, core: CoreBase, i: Instruction, number: int) -> Callable[[], bool]:
         """Whether a flag holds for a core."""
-        mode = i.imm["mode"]
-        i.check_id(number, self.limits.flags_of(mode), "cross-core flag")
-        me = core.member
-        parts = [self._parts(s, me, mode, number).parts for s in self._senders(me, mode, number)]
+        parts = [raised.parts for raised in self._between(core, i, number, raising=False)]
         return lambda: all(parts)
 
     def take(self, core: CoreBase, i: Instruction, number: int) -> list[P]:
         """Take a flag down that holds: what those who raised it hand over."""
-        mode, me = i.imm["mode"], core.member
-        found = [
-            self._parts(s, me, mode, number).parts.popleft()
-            for s in self._senders(me, mode, number)
-        ]
+        found = [raised.parts.popleft() for raised in self._between(core, i, number, raising=False)]
         self.version += 1
         return [given for given, _ in found]
 
@@ -108,9 +98,22 @@ class Crossing(Generic[P]):
         """What a core waits for, in words."""
         return f"cross-core flag {number} (mode {i.imm['mode']})"
 
-    def _parts(self, sender: Member, me: Member, mode: int, number: int) -> _Raised[P]:
-        key = (sender, me, self._key(mode, number))
-        return self._raised.setdefault(key, _Raised[P]())
+    def _between(
+        self, core: CoreBase, i: Instruction, number: int, *, raising: bool
+    ) -> list[_Raised[P]]:
+        """What a core raises for others under an id, or others for it; the same list each time."""
+        mode, me = i.imm["mode"], core.member
+        found = self._lists.get((me, mode, number, raising))
+        if found is None:
+            i.check_id(number, self.limits.flags_of(mode), "cross-core flag")
+            if raising:
+                pairs = [(me, other) for other in self._receivers(me, mode, number)]
+            else:
+                pairs = [(other, me) for other in self._senders(me, mode, number)]
+            key = self._key(mode, number)
+            found = [self._raised.setdefault((*pair, key), _Raised[P]()) for pair in pairs]
+            self._lists[me, mode, number, raising] = found
+        return found
 
     @staticmethod
     def _key(mode: int, number: int) -> tuple[bool, int]:

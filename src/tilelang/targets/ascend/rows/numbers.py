@@ -43,20 +43,19 @@ def rounded(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
     """`x` converted by value with one of `ROUNDINGS`; a float becomes the integer nearest in that
     mode, saturating.
     """
-    if x.dtype == dtype:
-        return x
-    src, dst = of_numpy(x.dtype), of_numpy(dtype)
+    return x if x.dtype == dtype else _rounder(x.dtype, dtype, mode)(x)
+
+
+@cache
+def _rounder(source: np.dtype[Any], target: np.dtype[Any], mode: str) -> Converter:
+    """The function that `rounded` applies."""
+    src, dst = of_numpy(source), of_numpy(target)
     if mode == "CAST_ODD":
-        return _to_odd(x, src, dst)
+        return lambda x: _to_odd(x, src, dst)
     if src.is_float and dst.is_integer:
-        return converter(DType("float32"), dst)(_INTEGRAL[mode](_as_float32(x)))
-    if dst.is_float:
-        return converter(src, dst, _FLOAT_MODES[mode])(x)
-    return converter(src, dst)(x)
-
-
-def _as_float32(x: Array) -> Array:
-    return converter(of_numpy(x.dtype), DType("float32"))(x)
+        wide, whole, narrow = converter(src, _FLOAT32), _INTEGRAL[mode], converter(_FLOAT32, dst)
+        return lambda x: narrow(whole(wide(x)))
+    return converter(src, dst, _FLOAT_MODES[mode]) if dst.is_float else converter(src, dst)
 
 
 def _away(x: Array) -> Array:
@@ -90,6 +89,11 @@ def _widened(dtype: np.dtype[Any]) -> tuple[Converter, Converter] | None:
     if not kind.is_float or dtype.itemsize >= _FLOAT32.numpy.itemsize:
         return None
     return converter(kind, _FLOAT32), converter(_FLOAT32, kind)
+
+
+def is_widened(dtype: np.dtype[Any]) -> bool:
+    """Whether `computed` computes in float32."""
+    return _widened(dtype) is not None
 
 
 def computed(fn: Callable[..., Any], dtype: np.dtype[Any], *args: Any) -> Array:

@@ -27,7 +27,7 @@ from tilelang.targets.ascend.rows.build import (
     slot,
     value,
 )
-from tilelang.targets.ascend.rows.numbers import computed
+from tilelang.targets.ascend.rows.numbers import computed, is_widened
 
 Params = Mapping[str, Any]
 _FLOATS = ("float16", "float32", "bfloat16")
@@ -73,10 +73,16 @@ def _elementwise(
     *,
     updates: bool = False,
 ) -> PipeRow:
+    names = (*slots, *scalars)
+
     def meaning(dst: Array, **p: Any) -> tuple[()]:
-        args = [p[name] for name in (*slots, *scalars)]
-        old = (dst,) if updates else ()
-        dst[...] = computed(fn, dst.dtype, *old, *args)
+        args = [p[name] for name in names]
+        if updates:
+            args.insert(0, dst)
+        if isinstance(fn, np.ufunc) and not is_widened(dst.dtype):
+            fn(*args, out=dst, casting="unsafe")  # as without an overlap of operands
+        else:
+            dst[...] = computed(fn, dst.dtype, *args)
         return ()
 
     return _row(
