@@ -294,14 +294,157 @@ def test_a_matrix_that_is_stored_otherwise_is_an_error():
     assert "T.tma_scatter4 has no instruction here: the kernel uses B otherwise too" in text
 
 
-def test_a_barrier_of_a_cluster_is_an_error():
-    @T.prim_func
-    def kernel(A: T.Tensor((64, 64), "float32")):
-        with T.Kernel(2, threads=32, cluster_dims=2):
-            s, bar = T.alloc_shared((4, 64), "float32"), T.alloc_cluster_barrier([1])
-            T.tma_gather4(A, s, 0, FOUR, barrier=bar)
+def in_roles(elect, rounds=3, threads=384):
+    """Rows named by I: a thread of one warpgroup loads them, others double them, and a thread of a
+    third stores them to the same rows of B.
+    """
 
-    assert "its barrier is one of a cluster" in refusal(kernel, "simulate:sm_100a")
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((100, 48), "float32"),
+        I: T.Tensor((rounds, 4), "int32"),
+        B: T.Tensor((100, 48), "float32"),
+    ):
+        with T.Kernel(1, threads=threads):
+            s, t = T.alloc_shared((4, 48), "float32"), T.alloc_shared((4, 48), "float32")
+            full, empty = T.alloc_barrier(1), T.alloc_barrier(128)
+            ready, stored = T.alloc_barrier(128), T.alloc_barrier(1)
+            tx = T.get_thread_binding()
+            with T.ws(1):
+                for k in T.serial(rounds):
+                    T.mbarrier_wait_parity(empty, (k & 1) ^ 1)
+                    if elect(tx - 128):
+                        T.mbarrier_expect_tx(full, T.tma_gather4_bytes(48, "float32"))
+                        T.tma_gather4(A, s, 0, [I[k, 0], I[k, 1], I[k, 2], I[k, 3]], barrier=full)
+                        T.mbarrier_arrive(full)
+            with T.ws(0):
+                for k in T.serial(rounds):
+                    T.mbarrier_wait_parity(full, k & 1)
+                    T.mbarrier_wait_parity(stored, (k & 1) ^ 1)
+                    for i, j in T.Parallel(4, 48):
+                        t[i, j] = s[i, j] * 2
+                    T.mbarrier_arrive(empty)
+                    T.fence_proxy_async()
+                    T.mbarrier_arrive(ready)
+            with T.ws(2):
+                for k in T.serial(rounds):
+                    T.mbarrier_wait_parity(ready, k & 1)
+                    if elect(tx - 256):
+                        T.tma_scatter4(t, B, 0, [I[k, 0], I[k, 1], I[k, 2], I[k, 3]])
+                        T.tma_store_arrive()
+                        T.tma_store_wait(0)
+                        T.mbarrier_arrive(stored)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "elect", [lambda tx: T.shuffle_elect(128), lambda tx: tx == 0, lambda tx: tx == 77]
+)
+def test_one_thread_of_a_warpgroup_issues_the_copies(elect):
+    a = RANDOM.integers(-9, 10, (100, 48)).astype(np.float32)
+    index = np.array([[99, 0, 40, 7], [1, 2, 100, -1], [50, 24, 98, 3]], np.int32)
+    want = np.zeros_like(a)
+    for rows in index:
+        want = scattered(gathered(a, rows, 0, 48) * 2, want, rows, 0)
+    kernel = in_roles(elect)
+    for target in ("emulate", "simulate:sm_100a"):
+        got = np.zeros_like(a)
+        tilelang.compile(kernel, target=target)(a, index, got)
+        np.testing.assert_array_equal(got, want, err_msg=target)
+    program = check_blackwell(kernel, seeds=3, A=a, I=index, B=np.zeros_like(a))
+    assert instructions(program).count(SCATTER) == 1
+
+
+def boxes_by_one(shape):
+    """Tiles of rows that follow each other, loaded by one thread of a warpgroup."""
+    m, n = shape
+
+    @T.prim_func
+    def kernel(A: T.Tensor((3 * m, n), "float16"), B: T.Tensor((3 * m, n), "float16")):
+        with T.Kernel(1, threads=256):
+            s, full, empty = (
+                T.alloc_shared(shape, "float16"),
+                T.alloc_barrier(1),
+                T.alloc_barrier(128),
+            )
+            with T.ws(1):
+                for k in T.serial(3):
+                    T.mbarrier_wait_parity(empty, (k & 1) ^ 1)
+                    if T.shuffle_elect(128):
+                        T.tma_copy(A[k * m, 0], s, barrier=full)
+                        T.mbarrier_arrive(full)
+            with T.ws(0):
+                for k in T.serial(3):
+                    T.mbarrier_wait_parity(full, k & 1)
+                    T.copy(s, B[k * m, 0])
+                    T.mbarrier_arrive(empty)
+
+    return kernel
+
+
+def test_one_thread_of_a_warpgroup_loads_boxes():
+    a = RANDOM.integers(-9, 10, (96, 64)).astype(np.float16)
+    program = check_blackwell(boxes_by_one((32, 64)), seeds=3, A=a, B=np.zeros_like(a))
+    assert "cp.async.bulk.tensor.2d.load" in instructions(program)
+    text = refusal(boxes_by_one((5, 24)), "simulate:sm_100a")
+    assert "a copy by one thread of a part of the block, without tensor copies" in text
+
+
+@pytest.mark.simulate
+def test_one_thread_of_a_warpgroup_under_many_orders():
+    a = np.ones((100, 48), np.float32)
+    index = np.arange(12, dtype=np.int32).reshape(3, 4)
+    kernel = in_roles(lambda tx: T.shuffle_elect(128))
+    check_blackwell(kernel, seeds=50, A=a, I=index, B=np.zeros_like(a))
+
+
+def test_other_operations_by_a_part_of_a_part_are_errors():
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            s = T.alloc_shared((64, 64), "float32")
+            tx = T.get_thread_binding()
+            with T.ws(1):
+                if tx < 192:
+                    T.copy(A, s)
+                    T.copy(s, B)
+
+    text = refusal(kernel, "simulate:sm_100a")
+    assert "an operation by some threads of a part of the block" in text
+
+
+def by_blocks(count):
+    """Each block of a cluster loads rows of its own, on a barrier of the cluster: its own."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 64), "float16"),
+        I: T.Tensor((2 * count, 4), "int32"),
+        B: T.Tensor((2 * count, 4, 64), "float16"),
+    ):
+        with T.Kernel(2 * count, threads=64, cluster_dims=2) as bx:
+            s, bar = T.alloc_shared((4, 64), "float16"), T.alloc_cluster_barrier([1])
+            if T.shuffle_elect(64):
+                T.mbarrier_expect_tx(bar, T.tma_gather4_bytes(64, "float16"))
+                T.tma_gather4(A, s, 0, [I[bx, 0], I[bx, 1], I[bx, 2], I[bx, 3]], barrier=bar)
+                T.mbarrier_arrive(bar)
+            T.mbarrier_wait_parity(bar, 0)
+            T.copy(s, B[bx, 0, 0])
+
+    return kernel
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_barrier_of_a_cluster_is_that_of_the_block(count):
+    a = RANDOM.integers(-9, 10, (64, 64)).astype(np.float16)
+    index = RANDOM.integers(-2, 66, (2 * count, 4)).astype(np.int32)
+    want = np.stack([gathered(a, rows, 0, 64) for rows in index])
+    for target in ("emulate", "simulate:sm_100a"):
+        got = np.zeros_like(want)
+        tilelang.compile(by_blocks(count), target=target)(a, index, got)
+        np.testing.assert_array_equal(got, want, err_msg=target)
+    check_blackwell(by_blocks(count), seeds=3, A=a, I=index, B=np.zeros_like(want))
 
 
 @pytest.mark.parametrize(

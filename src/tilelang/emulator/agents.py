@@ -515,12 +515,10 @@ class Agent:
         bar: tuple[list[Mbarrier], int, str],
         loc: Loc | None,
     ) -> None:
-        """A load of rows of `src`, which completes its bytes on a barrier; `bar` is as in `load`,
-        and expects nothing by it.
+        """A load of rows of `src`, which completes its bytes on a barrier of the block: the buffer,
+        and the index. It expects nothing by it.
         """
-        bars, index, shared_name = bar
-        if shared_name:
-            bars = self.remote(shared_name, bars, self.block.rank & ~1, loc)
+        bars, index, _ = bar
         parts, into = rows_of(src, rows), rows_of(dst, range(len(rows)))
 
         def run() -> None:

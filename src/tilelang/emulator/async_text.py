@@ -190,8 +190,7 @@ def _rows_text(u: Unit, stmt: sync.TmaGather4 | sync.TmaScatter4, lane: str) -> 
 
 def _gather(u: Unit, stmt: sync.TmaGather4) -> None:
     with _led(u, stmt, stmt.src, stmt.dst) as (lane, (src, dst)):
-        of_cluster = memory_of(u.dialect, stmt.barrier.buffer.scope) is Memory.CLUSTER_BARRIER
-        bar = _bar_of(u, stmt.barrier, lane, stmt.barrier.buffer.name if of_cluster else "")
+        bar = _bar_of(u, stmt.barrier, lane, "")
         rows = _rows_text(u, stmt, lane)
         u.w.line(f"agent.gather({src}, {rows}, {dst}, {bar}, {loc_text(u, stmt)})")
 

@@ -84,8 +84,8 @@ from tilelang.passes.issue import Arm, Issue
 from tilelang.passes.lower_copies import is_single, view_roots
 from tilelang.passes.lower_parallel import blocks, own_nodes, statements
 from tilelang.passes.simt.clusters import Clusters, is_remote, placement_key
-from tilelang.passes.simt.conflicts import Unknown, number
-from tilelang.passes.simt.explicit_copies import U64, ExplicitCopies, bits
+from tilelang.passes.simt.conflicts import Unknown, Values, number
+from tilelang.passes.simt.explicit_copies import COPIES, U64, ExplicitCopies, bits
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted, refused
 from tilelang.passes.simt.registers import Registers
 from tilelang.passes.varying import Varying
@@ -348,8 +348,29 @@ class _Arms:
                 out.append(If(cond, self.block(body, inside), loc=stmt.loc))
                 continue
             first, count = self.range(inside, stmt, alone=alone)
-            out.append(self.arm(body, first, count, stmt))
+            if self.part is self.t:
+                out.append(self.arm(body, first, count, stmt))
+            else:
+                out += self.in_part(If(both(inside), body, loc=stmt.loc), first, count)
         return tuple(out)
+
+    def in_part(self, stmt: If, first: int, count: int) -> Block:
+        """What some threads of a part of the block do under a condition: all of them, or one that
+        issues tensor copies.
+        """
+        if count == self.part.count:
+            return self.block(stmt.then, ())
+        issued = [s for s in statements(stmt.then) if _is_issued(s)]
+        if count > 1 or not all(isinstance(s, COPIES) for s in issued):
+            raise refused(stmt, "an operation by some threads of a part of the block")
+        whole, self.part = self.part, self.t.arm(first, 1, 0)
+        made = self.block(stmt.then, ())
+        self.part = whole
+        if any(isinstance(s, TileOp) for s in statements(made)):
+            raise refused(
+                stmt, "a copy by one thread of a part of the block, without tensor copies,"
+            )
+        return (stmt.with_(then=made),)
 
     def parted(self, stmt: If, conditions: tuple[Expr, ...]) -> If:
         """A condition on threads, with what is the same for all of the block inside of it."""
@@ -373,13 +394,19 @@ class _Arms:
                 return False
         return True
 
+    def threads(self, conditions: Sequence[Expr]) -> Values:
+        """The threads of the part for which conditions hold; raises where that is not known."""
+        holds = np.broadcast_to(number(both(conditions), self.values), (self.t.count,))
+        found = np.flatnonzero(holds)
+        base = self.part.base
+        return found[(found >= base) & (found < base + self.part.count)]
+
     def is_range(self, conditions: Sequence[Expr]) -> bool:
         """Whether conditions hold for one range of whole warps."""
         try:
-            holds = np.broadcast_to(number(both(conditions), self.values), (self.t.count,))
+            found = self.threads(conditions)
         except Unknown:
             return False
-        found = np.flatnonzero(holds)
         whole = found.size and not (found[0] % WARP or found.size % WARP)
         return bool(whole) and int(found[-1] - found[0]) + 1 == found.size
 
@@ -388,10 +415,9 @@ class _Arms:
         thread and `alone`.
         """
         try:
-            holds = np.broadcast_to(number(both(conditions), self.values), (self.t.count,))
+            found = self.threads(conditions)
         except Unknown:
             raise refused(stmt, "an operation of the block under a condition of values") from None
-        found = np.flatnonzero(holds)
         if alone and found.size == 1:
             return int(found[0]), 1
         whole = found.size and not (found[0] % WARP or found.size % WARP)

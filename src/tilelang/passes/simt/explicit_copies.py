@@ -38,7 +38,7 @@ from tilelang.scopes import Memory
 
 U64 = DType("uint64")
 
-_COPIES = (TmaCopy, TmaGather4, TmaScatter4)
+COPIES = (TmaCopy, TmaGather4, TmaScatter4)
 
 
 class ExplicitCopies:
@@ -50,12 +50,12 @@ class ExplicitCopies:
         body = t.launch.body
         self.params = {p.buffer.name for p in t.fn.params if p.buffer is not None and not p.pointer}
         self.stored = {
-            b.name for s in statements(body) if not isinstance(s, _COPIES) for b in written(s)
+            b.name for s in statements(body) if not isinstance(s, COPIES) for b in written(s)
         }
         self.used = {
             n.name
             for s in statements(body)
-            if not isinstance(s, (*_COPIES, Annotate))
+            if not isinstance(s, (*COPIES, Annotate))
             for n in own_nodes(s)
             if isinstance(n, Buffer)
         }
@@ -121,8 +121,6 @@ class ExplicitCopies:
         found = four_rows(tile, place)
         name = "T.tma_gather4" if load else "T.tma_scatter4"
         fault = next(chain(self.faults(found, load=load), self.tile_faults(found)), None)
-        if load and fault is None and is_remote(self.t, stmt.barrier):
-            fault = "its barrier is one of a cluster"
         if fault is not None or isinstance(found, str):
             raise error(
                 "async",
