@@ -285,3 +285,23 @@ def test_the_emulator_names_the_model_that_has_pipes():
     assert made.kind in ("target", "scope", "value")
     with pytest.raises(TileError, match="simulate:ascend910b"):
         tilelang.compile(kernel_of(_address_odd), target="emulate")
+
+
+def test_threads_of_a_function_keep_some_of_ub():
+    def kernel(simt):
+        @T.prim_func
+        def kernel(A: T.Tensor((56, 1024), "float32")):
+            with TA.Kernel(1):
+                u = TA.alloc_shared((56, 1024), "float32")
+                TA.copy(A, u)
+                with TA.SimtVF(threads=64) if simt else TA.SimdVF():
+                    for i, j in T.Parallel(56, 1024):
+                        u[i, j] = u[i, j] + 1.0
+                TA.copy(u, A)
+
+        return kernel
+
+    tilelang.compile(kernel(False), target=NEW)
+    found = refused(kernel(True), NEW)
+    assert found.kind == "capacity" and found.expected.startswith("at most 221184 bytes")
+    assert "GetSharedMemoryLimit" in found.expected

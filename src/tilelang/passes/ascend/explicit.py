@@ -42,7 +42,7 @@ EXPLICIT: tuple[Pass, ...] = (
     route_copies,  # no copy but what the hardware does
     weave_loops,  # the order of statements serves both kinds of core in every round
     split_rows,  # rows are spread over the vector cores where the author leaves that open
-    unroll_pipelines,  # pipelined loops are plain ones, with two sets of buffers
+    unroll_pipelines,  # pipelined loops are plain ones, with several sets of buffers
     schedule,  # independent statements are in the order that the pipes do sooner
     plan_memory,  # every buffer on chip has its bytes
     insert_sync,  # pipes and cores wait for each other where the settings ask for it

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tilelang.errors import TileError, error
+from tilelang.ir.ascend import VectorFunction, VectorKind
 from tilelang.ir.expr import Buffer, Var, int_value
 from tilelang.ir.tile import (
     Alloc,
@@ -28,7 +29,7 @@ from tilelang.ir.tile import (
     While,
 )
 from tilelang.ir.walk import bodies
-from tilelang.isa.target import Target
+from tilelang.isa.target import Capacity, Target, When
 from tilelang.passes.ascend.effects import Access, Effects
 from tilelang.passes.ascend.settings import Automatic, is_automatic
 from tilelang.passes.ascend.storage import bytes_of, ceil_to
@@ -70,6 +71,7 @@ def plan_memory(fn: Function, target: Target) -> Function:
     effects = Effects(fn)
     share = is_automatic(fn, Automatic.MEMORY)
     apart = fn.dialect == Dialect.ASCEND.value
+    room = {m: _room(fn, m, target) for m in ON_CHIP}
 
     def planned(body: Block) -> Block:
         given = dict(given_addresses(body))
@@ -82,8 +84,8 @@ def plan_memory(fn: Function, target: Target) -> Function:
         placed: dict[str, int] = {}
         for memory in ON_CHIP:
             here = [x for x in lives if x.memory is memory]
-            needed = share and not (apart and _fits(here, given, memory, target))
-            placed |= _place(here, given, memory, target, share=needed)
+            needed = share and not (apart and _fits(here, given, memory, target, room[memory]))
+            placed |= _place(here, given, memory, target, room[memory], share=needed)
         return _with_addresses(body, lives, given, placed)
 
     return map_launches(fn, planned)
@@ -236,17 +238,35 @@ def gives_all(access: Access) -> bool:
 # Places ------------------------------------------------------------------------------------------
 
 
-def _fits(lives: list[Life], given: dict[str, int], memory: Memory, target: Target) -> bool:
+def _room(fn: Function, memory: Memory, target: Target) -> Capacity | None:
+    """What the buffers of a memory may take; threads of SIMT functions keep some of UB."""
+    simt = any(isinstance(s, VectorFunction) and s.kind is VectorKind.SIMT for s in fn.walk())
+    return target.capacity(memory, when=When.SIMT_FUNCTION if simt else When.ALWAYS)
+
+
+def _fits(
+    lives: list[Life],
+    given: dict[str, int],
+    memory: Memory,
+    target: Target,
+    room: Capacity | None,
+) -> bool:
     """Whether a memory holds all buffers side by side."""
     try:
-        _place(lives, given, memory, target, share=False)
+        _place(lives, given, memory, target, room, share=False)
     except TileError:
         return False
     return True
 
 
 def _place(
-    lives: list[Life], given: dict[str, int], memory: Memory, target: Target, *, share: bool
+    lives: list[Life],
+    given: dict[str, int],
+    memory: Memory,
+    target: Target,
+    room: Capacity | None,
+    *,
+    share: bool,
 ) -> dict[str, int]:
     """Addresses in one memory: of a few orders in which to place buffers, the one that ends
     first.
@@ -259,7 +279,7 @@ def _place(
     orders = [sorted(free, key=key) for key in _KEYS] if share else [free]
     tried = [_packed(order, fixed, align, share=share) for order in orders]
     best = min(tried, key=_end)
-    _check_room(best, memory, target, share=share)
+    _check_room(best, memory, room, share=share)
     unused = {x.buffer.name: 0 for x in lives if not x.is_used}
     return unused | {x.buffer.name: at for at, x in best}
 
@@ -298,10 +318,9 @@ def _end(placed: list[tuple[int, Life]]) -> int:
 
 
 def _check_room(
-    taken: list[tuple[int, Life]], memory: Memory, target: Target, *, share: bool
+    taken: list[tuple[int, Life]], memory: Memory, capacity: Capacity | None, *, share: bool
 ) -> None:
     """Refuse what ends beyond the memory."""
-    capacity = target.capacity(memory)
     if capacity is None or not taken:
         return
     address, life = max(taken, key=lambda p: p[0] + p[1].size)

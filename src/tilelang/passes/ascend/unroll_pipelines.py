@@ -1,11 +1,11 @@
-"""Pipelined loops with two sets of buffers, so that copies of the next round need not wait.
+"""Pipelined loops with several sets of buffers, so that copies of the next round need not wait.
 
 What enters: a function with `Pipelined` loops, in program order. What leaves: the same with plain
 loops. Queues of different pipes run side by side anyway; what holds a copy back is that its buffer
-is still read. So a loop of two stages or more does two rounds at a time, the second with buffers
-of its own for everything that a round writes as a whole before it reads it, and that nothing
-outside the loop touches. More than two sets are not made. Where a memory does not hold two, or a
-round may leave the loop, the loop stays as it is, with one.
+is still read. So a loop of n stages does n rounds at a time, each with buffers of its own for
+everything that a round writes as a whole before it reads it, and that nothing outside the loop
+touches; a buffer of k versions is that of every k-th round. Where a memory does not hold n sets,
+there are fewer; with one, or if a round may leave the loop, the loop stays as it is.
 """
 
 from __future__ import annotations
@@ -35,30 +35,50 @@ from tilelang.ir.tile import (
 )
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Effects
+from tilelang.passes.ascend.insert_sync import insert_sync
 from tilelang.passes.ascend.plan_memory import gives_all, plan_memory
+from tilelang.passes.ascend.settings import Automatic, is_automatic, with_automatic
 from tilelang.passes.ascend.vectorize_parallel import with_made
 from tilelang.passes.build import Names, map_bodies, renamed
 from tilelang.scopes import Memory
 
-SETS = 2
-"""Rounds done at a time."""
+MOST_ROUNDS = 8
+"""Rounds done at a time: there are no more events for a pair of pipes."""
+
+PAIR = 2
 
 
 def unroll_pipelines(fn: Function, target: Target) -> Function:
     """The function without pipelined loops."""
-    if not any(isinstance(s, Pipelined) for s in fn.walk()):
+    loops = [s for s in fn.walk() if isinstance(s, Pipelined)]
+    if not loops:
         return fn
-    made = _Pipelines(fn, doubled=True).result()
+    most = min(max(s.num_stages for s in loops), MOST_ROUNDS)
+    for sets in range(most, 1, -1):
+        made = _Pipelines(fn, sets).result()
+        if _fits(made, target, sets):
+            return made
+    return _Pipelines(fn, 1).result()
+
+
+def _fits(fn: Function, target: Target, sets: int) -> bool:
+    """Whether the memories hold all buffers. More than two sets must lie side by side, and have
+    flags: there are few between cores.
+    """
     try:
-        plan_memory(made, target)
+        if sets <= PAIR:
+            plan_memory(fn, target)
+        else:
+            apart = [w for w in Automatic if w is not Automatic.MEMORY and is_automatic(fn, w)]
+            insert_sync(plan_memory(with_automatic(fn, apart), target), target)
     except TileError:
-        return _Pipelines(fn, doubled=False).result()
-    return made
+        return False
+    return True
 
 
 @dataclass
 class _Twins:
-    """The buffers of the second of two rounds, by the name of those of the first."""
+    """The buffers of a later round, by the name of those of the first."""
 
     of: Mapping[str, Buffer]
 
@@ -70,12 +90,12 @@ class _Twins:
 class _Pipelines:
     """The loops of one function."""
 
-    def __init__(self, fn: Function, *, doubled: bool) -> None:
+    def __init__(self, fn: Function, sets: int) -> None:
         self.fn = fn
-        self.doubled = doubled
+        self.sets = sets
         self.names = Names(fn)
         self.effects = Effects(fn)
-        self.placed = set(_single(fn))
+        self.versions = dict(_versions(fn))
         self.made = set(dict(fn.attrs).get("made", ()))
         self.twins: list[str] = []
 
@@ -101,12 +121,23 @@ class _Pipelines:
 
     def _loop(self, loop: Pipelined) -> list[Stmt]:
         plain = For(loop.var, loop.start, loop.stop, loop.body, loc=loop.loc)
-        if not self.doubled or loop.num_stages < SETS or _leaves(loop.body):
+        sets = min(self.sets, loop.num_stages)
+        if sets < 2 or _leaves(loop.body):
             return [plain]
-        twins = {b.name: self._twin(b) for b in self._private(loop)}
-        if not twins:
+        private = list(self._private(loop))
+        most = max((self._count(b, sets) for b in private), default=1)
+        if most < 2:
             return [plain]
-        return self._two_rounds(loop, _Twins(twins))
+        twins = {
+            b.name: [b, *(self._twin(b) for _ in range(1, self._count(b, most)))] for b in private
+        }
+        rounds = [_Twins({n: of[r % len(of)] for n, of in twins.items()}) for r in range(most)]
+        return self._rounds(loop, rounds)
+
+    def _count(self, buffer: Buffer, rounds: int) -> int:
+        """The versions of a buffer: as many as are asked for, of those that rounds share evenly."""
+        asked = min(self.versions.get(buffer.name, rounds), rounds)
+        return max(n for n in range(1, asked + 1) if rounds % n == 0)
 
     def _private(self, loop: Pipelined) -> Iterator[Buffer]:
         """The buffers that each round writes as a whole before it reads them, and that nothing
@@ -131,7 +162,8 @@ class _Pipelines:
                 ours = name in self.made
                 fresh = gives_all(access) or (ours and access.writes)
                 own = access.memory is not Memory.GLOBAL or ours
-                free = name not in self.placed | views and not self._outside(loop, name)
+                free = name not in views and not self._outside(loop, name)
+                free = free and self.versions.get(name, 2) > 1
                 if own and fresh and not nested and free:
                     yield access.root
 
@@ -155,44 +187,51 @@ class _Pipelines:
             self.twins.append(twin.name)
         return twin
 
-    def _two_rounds(self, loop: Pipelined, twins: _Twins) -> list[Stmt]:
-        """Pairs of rounds, and the last one where their number is odd."""
+    def _rounds(self, loop: Pipelined, rounds: list[_Twins]) -> list[Stmt]:
+        """Rounds that are done together, and those that are left over."""
         dtype = DType(loop.var.dtype)
-        two, one = Const(SETS, dtype), Const(1, dtype)
+        many = Const(len(rounds), dtype)
         count = simplify(Binary(BinaryOp.SUB, loop.stop, loop.start))
-        pairs = simplify(Binary(BinaryOp.FLOORDIV, count, two))
-        pair = Var(self.names.name(f"{loop.var.name}_pair"), dtype)
-        low = simplify(Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, pair, two), loop.start))
-        first = self._round(loop, low, None)
-        second = self._round(loop, simplify(Binary(BinaryOp.ADD, low, one)), twins)
-        zero = Const(0, dtype)
-        out: list[Stmt] = [For(pair, zero, pairs, (*first, *second), loc=loop.loc)]
-        odd = simplify(Binary(BinaryOp.FLOORMOD, count, two))
-        if int_value(odd) == 0:
-            return out
-        last = self._round(loop, simplify(Binary(BinaryOp.SUB, loop.stop, one)), None)
-        if int_value(odd) == 1:
-            return [*out, *last]
-        return [*out, If(Binary(BinaryOp.EQ, odd, one), last, loc=loop.loc)]
+        turns = simplify(Binary(BinaryOp.FLOORDIV, count, many))
+        turn = Var(self.names.name(f"{loop.var.name}_turn"), dtype)
 
-    def _round(self, loop: Pipelined, at: Expr, twins: _Twins | None) -> Block:
+        def at(first: Expr, k: int) -> Expr:
+            return simplify(Binary(BinaryOp.ADD, first, Const(k, dtype)))
+
+        low = simplify(Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, turn, many), loop.start))
+        body = [s for k, twins in enumerate(rounds) for s in self._round(loop, at(low, k), twins)]
+        out: list[Stmt] = [For(turn, Const(0, dtype), turns, tuple(body), loc=loop.loc)]
+        rest = simplify(Binary(BinaryOp.FLOORMOD, count, many))
+        left = int_value(rest)
+        end = simplify(Binary(BinaryOp.SUB, loop.stop, rest))
+        for k, twins in enumerate(rounds[:-1]):
+            if left is not None and k >= left:
+                break
+            last = self._round(loop, at(end, k), twins)
+            if left is not None:
+                out += last
+            else:
+                more = Binary(BinaryOp.GT, rest, Const(k, dtype))
+                out.append(If(more, last, loc=loop.loc))
+        return out
+
+    def _round(self, loop: Pipelined, at: Expr, twins: _Twins) -> Block:
         """The body for one value of the variable, with names of its own."""
         body = tuple(substitute(s, {loop.var: at}) for s in loop.body)
-        if twins is not None:
-            body = tuple(s.rewrite(twins.named) for s in body)
+        body = tuple(s.rewrite(twins.named) for s in body)
         return renamed(body, self.names)
 
 
-def _single(fn: Function) -> Iterator[str]:
-    """The buffers that stay one: at an address, or because one version is asked for."""
+def _versions(fn: Function) -> Iterator[tuple[str, int]]:
+    """The buffers of which the author asks for so many; one, where an address is given."""
     for stmt in fn.walk():
         if not isinstance(stmt, Annotate):
             continue
         if stmt.kind == "address":
-            yield from (b.name for b in stmt.buffers)
+            yield from ((b.name, 1) for b in stmt.buffers)
         elif stmt.kind == "buffer_versions":
             asked = zip(stmt.buffers, stmt.values, strict=True)
-            yield from (b.name for b, count in asked if count == 1)
+            yield from ((b.name, n) for b, n in asked if isinstance(n, int) and n > 0)
 
 
 def _flat(body: Block) -> Iterator[Stmt]:
