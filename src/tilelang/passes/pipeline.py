@@ -28,6 +28,7 @@ from tilelang.passes.lower_random import lower_random
 from tilelang.passes.lower_reducers import lower_reducers, lower_tests
 from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.order_reducers import order_reducers
+from tilelang.passes.order_threads import order_threads
 from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.simt.arms import find_arms
 from tilelang.passes.simt.author_layouts import author_layouts
@@ -65,6 +66,7 @@ Watch = Callable[[str, Node], None]
 ONE_THREAD: tuple[Pass, ...] = (
     canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
     order_reducers,  # no reducer is used where it cannot be open
+    order_threads,  # threads meet before they use what others have written
     lower_mbarriers,  # no mbarriers: counters, updated by threads and checked where they wait
     lower_tests,  # no tests over elements
     lower_random,  # no streams of random numbers: arithmetic on arrays

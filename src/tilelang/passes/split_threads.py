@@ -78,7 +78,7 @@ def split_threads(fn: Function, target: Target) -> Function:
     def one(stmt: Stmt) -> Block | None:
         if not isinstance(stmt, Launch):
             return None
-        return (stmt.with_(body=_Threads(fn, stmt, names, roots).split()),)
+        return (stmt.with_(body=ThreadCode(fn, stmt, names, roots).split()),)
 
     return fn.with_(body=map_statements(fn.body, one))
 
@@ -110,7 +110,7 @@ _Item = Stmt | _Region | _Nest
 _BARRIERS = (SyncThreads, SyncWarp)
 
 
-class _Threads:
+class ThreadCode:
     """One launch."""
 
     def __init__(self, fn: Function, launch: Launch, names: Names, roots: dict[str, str]) -> None:
@@ -341,7 +341,7 @@ class _Kept:
     a place for each thread, and buffers of a thread's own with one more axis.
     """
 
-    def __init__(self, threads: _Threads) -> None:
+    def __init__(self, threads: ThreadCode) -> None:
         self.threads = threads
         self.allocs: list[Stmt] = []
         self.defined: dict[str, tuple[_Region, Let]] = {}
@@ -519,7 +519,7 @@ def _buffers(stmt: Stmt) -> Iterator[Buffer]:
 # Returns -----------------------------------------------------------------------------------------
 
 
-def _returns_last(body: Block, threads: _Threads) -> Block:
+def _returns_last(body: Block, threads: ThreadCode) -> Block:
     """The body, in which nothing follows a return of some threads but statements of threads.
 
     Those that follow join the region of the return: they are put under a condition that holds.

@@ -84,7 +84,7 @@ from tilelang.passes.issue import Arm, Issue
 from tilelang.passes.lower_copies import is_single, view_roots
 from tilelang.passes.lower_parallel import blocks, own_nodes, statements
 from tilelang.passes.simt.clusters import Clusters, is_remote, placement_key
-from tilelang.passes.simt.conflicts import Unknown, Values, number
+from tilelang.passes.conflicts import Unknown, Values, number
 from tilelang.passes.simt.explicit_copies import COPIES, U64, ExplicitCopies, bits
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted, refused
 from tilelang.passes.simt.registers import Registers

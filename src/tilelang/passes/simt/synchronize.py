@@ -32,12 +32,14 @@ from tilelang.ir.thread import (
 from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, ThreadReturn, While
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_kernels, map_statements
+from tilelang.passes.conflicts import Access as AnyAccess
+from tilelang.passes.conflicts import Meetings, Threads
 from tilelang.passes.issue import ARM, DONE, LANES_READ, LANES_WRITTEN, READ, WRITTEN
-from tilelang.passes.simt.conflicts import Access, Meetings, Threads
 from tilelang.passes.simt.launch import refused
 from tilelang.passes.simt.switches import unordered
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
 
+Access = AnyAccess[Array]
 WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
 """The row that waits for copies under way, and how the rows of such copies begin."""
 

@@ -1,9 +1,10 @@
 """Whether two accesses of the threads of a block may meet in one element.
 
-What enters: accesses at the thread stage: an array, an index, what is read or written, the loops
-around and the conditions above. What leaves: False where different threads never touch one element;
-True where they may. The part of an index that is the same for all threads must be the same for
-both; the rest is worked out for every thread and round.
+What enters: accesses: an array of the thread stage or a buffer of the tile stage, the number of an
+element, what is read or written, the loops around and the conditions above. What leaves: False
+where different threads never touch one element; True where they may. The part of an index that is
+the same for all threads must be the same for both; the rest is worked out for every thread and
+round.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tilelang.ir.affine import Analysis, Form
-from tilelang.ir.expr import Binary, BinaryOp, Cast, Const, Expr, Unary, UnaryOp, Var
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Cast, Const, Expr, Unary, UnaryOp, Var
 from tilelang.ir.thread import Array
 
 Values = npt.NDArray[Any]
@@ -25,15 +26,18 @@ MOST = 1 << 20
 """How many (thread, round) pairs are looked at; accesses with more are taken to meet."""
 
 
+A = TypeVar("A", Array, Buffer)
+
+
 @dataclass(frozen=True)
-class Access:
+class Access(Generic[A]):
     """An access by each thread: `count` elements from `index` on, in all rounds of the loops over
     `rounds` (name and number of rounds), where `guards` hold. A write that is `flying` happens
     where it is waited for; what is `handed` over is ordered by an mbarrier from then on. Of the
     accesses of a `unit`, which are made in order, no two meet.
     """
 
-    array: Array
+    array: A
     index: Expr
     count: int
     writes: bool
@@ -45,7 +49,7 @@ class Access:
     handed: bool = False
     unit: bool = False
 
-    def renamed(self, values: Mapping[str, Expr]) -> Access:
+    def renamed(self, values: Mapping[str, Expr]) -> Access[A]:
         """The access of another round: variables of loops around have other values."""
         return replace(
             self,
@@ -94,9 +98,9 @@ class Meetings:
 
     def __init__(self, threads: Threads) -> None:
         self.threads = threads
-        self.known: dict[Access, _Places | None] = {}
+        self.known: dict[Access[Any], _Places | None] = {}
 
-    def places(self, a: Access) -> _Places | None:
+    def places(self, a: Access[Any]) -> _Places | None:
         """The elements of an access; None where they are not known."""
         if a not in self.known:
             try:
@@ -105,7 +109,7 @@ class Meetings:
                 self.known[a] = None
         return self.known[a]
 
-    def meet(self, a: Access, b: Access) -> bool:
+    def meet(self, a: Access[Any], b: Access[Any]) -> bool:
         """Whether two different threads may touch one element, one of them writing it."""
         if not (a.writes or b.writes) or (a.atomic and b.atomic):
             return False
@@ -120,7 +124,7 @@ class Meetings:
 class _Places:
     """The elements that each thread touches, but for an offset that all share."""
 
-    def __init__(self, a: Access, threads: Threads) -> None:
+    def __init__(self, a: Access[Any], threads: Threads) -> None:
         names = set(threads.extents) | {n for n, _ in a.rounds}
         form = Analysis({}, False).linear(a.index)
         own: dict[Expr, int] = {}
@@ -137,7 +141,7 @@ class _Places:
         self.own = Form(own, form.const)
         self.elements, self.who = self._worked_out(a, threads)
 
-    def _worked_out(self, a: Access, threads: Threads) -> tuple[Values, Values]:
+    def _worked_out(self, a: Access[Any], threads: Threads) -> tuple[Values, Values]:
         rounds = math.prod(n for _, n in a.rounds)
         if rounds * threads.count * a.count > MOST:
             raise Unknown
