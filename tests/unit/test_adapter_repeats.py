@@ -130,3 +130,46 @@ def test_strides_with_gaps_are_refused(strides, words):
     with pytest.raises(TileError, match=words) as found:
         run(T.tile.brcb_experiment, [a], (64, 8), "float32", 2, *strides)
     assert "test_adapter_repeats.py" in str(found.value)
+
+
+@pytest.mark.parametrize("by_block", [True, False])
+@pytest.mark.parametrize(("across", "down"), [(1, 1), (2, 3), (3, 2)])
+def test_bilinear_interpolation_adds_weighted_lines(by_block, across, down):
+    lines = across * down
+    a = random((40 * 16,), "f2")
+    at = np.random.default_rng(5).integers(0, 40, 8 * lines)
+    w = random((8 * lines,), "f2")
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((40 * 16,), "float16"),
+        P: T.Tensor((8 * lines,), "uint32"),
+        W: T.Tensor((8 * lines,), "float16"),
+        C: T.Tensor((down * 160,), "float16"),
+    ):
+        with T.Kernel(1, is_npu=True) as (_cid, _vid):
+            a_ub = T.alloc_ub((40 * 16,), "float16")
+            p_ub = T.alloc_ub((8 * lines,), "uint32")
+            w_ub = T.alloc_ub((8 * lines,), "float16")
+            c_ub = T.alloc_ub((down * 160,), "float16")
+            T.copy(A, a_ub)
+            T.copy(P, p_ub)
+            T.copy(W, w_ub)
+            T.tile.fill(c_ub, 0)
+            T.tile.bilinear_interpolation(
+                c_ub, a_ub, p_ub, w_ub, 128, across, by_block, 1, 160, down
+            )
+            T.copy(c_ub, C)
+
+    out = np.ones(down * 160, "f2")
+    pointers = (at * 32).astype("u4")
+    tilelang.compile(kernel, target="auto", pass_configs=AUTO)(a, pointers, w, out)
+    blocks = a.reshape(40, 16)[at].reshape(down, across, 8, 16)
+    factors = w.reshape(down, across, 8, 1) if by_block else w[:lines].reshape(down, across, 1, 1)
+    products = blocks * factors
+    wanted = products[:, 0]
+    for k in range(1, across):
+        wanted = wanted + products[:, k]
+    found = out.reshape(down, 160)
+    np.testing.assert_array_equal(found[:, :128], wanted.reshape(down, 128))
+    assert not found[:, 128:].any()

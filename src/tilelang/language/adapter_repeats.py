@@ -27,8 +27,9 @@ from tilelang.language.adapter_tile import (
     flattened,
     tile_of,
 )
+from tilelang.language.alloc import alloc_ub
 from tilelang.language.arguments import choice, integer, known
-from tilelang.language.buffers import alias, here
+from tilelang.language.buffers import RegionRef, alias, here
 from tilelang.language.later import Namespace
 from tilelang.language.shapes import shape_text
 from tilelang.language.values import Value
@@ -304,6 +305,62 @@ def _sums(what: str, dst: Region, src: Region, sizes: tuple[int, int, int]) -> N
     _reduced(tile.ReduceOp.SUM, part, first(dst, rows, what))
 
 
+def bilinear_interpolation(
+    dst: Any,
+    src0: Any,
+    src0_offset: Any,
+    src1: Any,
+    mask: Any,
+    h_repeat: Any,
+    repeat_mode: bool,
+    dst_blk_stride: Any,
+    v_r_offset: Any,
+    v_repeat: Any,
+) -> None:
+    """Sums of `h_repeat` weighted lines of 8 blocks of `src0`, `v_repeat` of them `v_r_offset`
+    elements apart. Offsets in bytes name the blocks; with `repeat_mode` each block has a weight of
+    `src1`, else each line.
+
+    It is made of gathered blocks, products and sums, each rounded, as AscendC makes it.
+    """
+    what = "T.tile.bilinear_interpolation"
+    d, table = tile_of(dst, f"the destination of {what}"), tile_of(src0, f"the source of {what}")
+    weights, at = (tile_of(x, f"an operand of {what}") for x in (src1, src0_offset))
+    if {d.dtype.name, table.dtype.name, weights.dtype.name} != {"float16"}:
+        raise _bad("dtype", f"{what} of {table.dtype}", expected="float16", got=str(d.dtype))
+    line = _lanes(d)
+    across, down = (known(x, f"the repeats of {what}", 1, REPEATS) for x in (h_repeat, v_repeat))
+    _dense(what, const(2), stride_of_blocks=(dst_blk_stride, 1), mask=(mask, line))
+    step = known(v_r_offset, f"the offset of {what}", line, (1 << 16) - 1)
+    lines, blocks = across * down, across * down * BLOCKS
+    taken, spread = (_scratch(d, lines * line) for _ in range(2))
+    gatherb(RegionRef(taken), src0, RegionRef(first(at, blocks, what)), lines, 1, BLOCKS)
+    if repeat_mode:
+        of = first(weights, blocks, what)
+        emit("brcb_experiment", "brcb", _matrix(spread, line // BLOCKS, what), [of])
+        emit("mul", "mul", taken, [taken, spread])
+    else:
+        rows = _matrix(taken, line, what)
+        emit("row_expand_mul", "row_expand_mul", rows, [rows, first(weights, lines, what)])
+    for k in range(down):
+        out = _slice(d, k * step, line, what)
+        parts = [_slice(taken, (k * across + i) * line, line, what) for i in range(across)]
+        adapter_builder(what).emit(tile.Copy(parts[0], out, loc=here()))
+        for part in parts[1:]:
+            emit("add", "add", out, [out, part])
+
+
+def _scratch(like: Region, count: int) -> Region:
+    return tile_of(alloc_ub((count,), like.dtype), "a scratch tile")
+
+
+def _slice(run: Region, start: int, count: int, what: str) -> Region:
+    """`count` elements of a run, from `start` on."""
+    flat, low = flattened(run, what)
+    begin = simplify(Binary(BinaryOp.ADD, low, const(start, low.dtype)))
+    return Region(flat.buffer, (begin,), (const(count),), loc=run.loc)
+
+
 def _named(fn: Callable[..., None], name: str, doc: str) -> Callable[..., None]:
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc
@@ -313,7 +370,14 @@ def _named(fn: Callable[..., None], name: str, doc: str) -> Callable[..., None]:
 FUNCTIONS: dict[str, Callable[..., None]] = {
     function.__name__: function
     for function in (
-        *(brcb_experiment, gatherb, sub_experiment, reduce_sum_experiment, sum_experiment),
+        *(
+            brcb_experiment,
+            bilinear_interpolation,
+            gatherb,
+            sub_experiment,
+            reduce_sum_experiment,
+            sum_experiment,
+        ),
         *(_block_reduce(op) for op in ("max", "min", "sum")),
         *(_whole_reduce(op) for op in (tile.ReduceOp.MAX, tile.ReduceOp.MIN, tile.ReduceOp.SUM)),
     )

@@ -623,6 +623,6 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
 }
 
 REFUSED = """
-    brcb bilinear_interpolation init_sort_buf fill_experiment reduce_sum_mask_experiment
+    brcb init_sort_buf fill_experiment reduce_sum_mask_experiment
     gathermask_experiment datacachecleanandinvalid_experiment
 """
