@@ -111,3 +111,38 @@ def test_a_fragment_stays_in_registers_from_one_part_of_its_threads_to_the_next(
     )
     notes = dict(program.attrs).get("notes", ())
     assert not [n for n in notes if n[0] == "demoted"]
+
+
+def test_parts_count_rounds_in_one_variable_of_each_thread():
+    """Each part goes on by itself in a variable that was set before them, and one only gives up
+    registers: the threads of a part agree on its rounds, and meet between them.
+    """
+
+    @T.prim_func
+    def kernel(A: T.Tensor((384, 40), "float32"), B: T.Tensor((384, 40), "float32")):
+        with T.Kernel(1, threads=256):
+            tx = T.get_thread_binding()
+            i = T.alloc_var("int32", init=0)
+            s, out = (T.alloc_shared((128, 40), "float32") for _ in range(2))
+            f = T.alloc_fragment((128, 40), "float32")
+            full, empty = T.alloc_barrier(32), T.alloc_barrier(128)
+            if tx < 32:
+                T.set_max_nreg(40, 0)
+                while i < 3:
+                    T.mbarrier_wait_parity(empty, (i & 1) ^ 1)
+                    T.tma_copy(A[i * 128 : (i + 1) * 128, :], s, barrier=full)
+                    T.mbarrier_arrive(full)
+                    i += 1
+            elif tx < 128:
+                T.set_max_nreg(40, 0)
+            elif 128 <= tx < 256:
+                T.set_max_nreg(224, 1)
+                while i < 3:
+                    T.mbarrier_wait_parity(full, i & 1)
+                    T.copy(s, f)
+                    T.mbarrier_arrive(empty)
+                    T.copy(f, out)
+                    T.copy(out, B[i * 128, 0])
+                    i += 1
+
+    check_blackwell(kernel, seeds=3, A=numbers(384, 40), B=np.zeros((384, 40), "float32"))

@@ -85,3 +85,37 @@ def test_what_is_in_shared_memory_before_a_loop_is_there_after_it(columns):
     a, b = numbers(128, 96), numbers(columns, 96)
     s, zero = numbers(128, columns, dtype="float32"), np.zeros((128, columns), "float32")
     check_blackwell(kernel, seeds=3, A=a, B=b, S=s, C=zero)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_products_of_a_loop_add_to_what_threads_have_stored_before(rounds):
+    """The threads that store tell the one that multiplies, by an arrival of one of each warp."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 96), "float16"),
+        B: T.Tensor((40, 96), "float16"),
+        S: T.Tensor((128, 48), "float32"),
+        C: T.Tensor((128, 48), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((128, 32), "float16"), T.alloc_shared((48, 32), "float16")
+            c, out = T.alloc_tmem((128, 48), "float32"), T.alloc_fragment((128, 48), "float32")
+            T.copy(S, out)
+            T.copy(out, c)
+            for _ in T.serial(rounds):
+                for k in T.Pipelined(3, num_stages=2):
+                    T.copy(A[0, k * 32], a)
+                    T.copy(B[0, k * 32], b)
+                    T.gemm(a, b, c, transpose_B=True)
+                T.copy(c, out)
+                for i, j in T.Parallel(128, 48):
+                    out[i, j] = out[i, j] * 2
+                T.copy(out, c)
+            T.copy(out, C)
+
+    a, b = numbers(128, 96), numbers(40, 96)
+    s, zero = numbers(128, 48, dtype="float32"), np.zeros((128, 48), "float32")
+    program = check_blackwell(kernel, seeds=3, A=a, B=b, S=s, C=zero)
+    notes = dict(program.attrs).get("notes", ())
+    assert any("products by a warp of their own" in text for _, text, _ in notes)

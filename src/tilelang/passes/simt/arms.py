@@ -106,12 +106,15 @@ _FENCES: dict[str, tuple[str, Capability | None]] = {
 
 
 def hands_over(body: Block) -> bool:
-    """Whether statements wait for other threads at mbarriers, or let them go on. Beside a part of
-    the block they are one too, which runs at the same time: no barrier of the block may stand
-    between them.
+    """Whether statements wait for other threads, at mbarriers or for their registers, or let them
+    go on. Beside a part of the block they are one too, which runs at the same time: no barrier of
+    the block may stand between them.
     """
     steps = (MbarWait, MbarArrive, CpAsyncArrive)
-    return any(isinstance(s, steps) for s in statements(body))
+    return any(
+        isinstance(s, steps) or (isinstance(s, Annotate) and s.kind == "registers")
+        for s in statements(body)
+    )
 
 
 def find_arms(fn: Function, target: Target) -> Function:
@@ -144,8 +147,8 @@ class _Arms:
         self.registers = Registers(threads, target)
         launch = threads.launch
         axes = list(zip(launch.thread_vars, threads.extents, strict=True))
-        seeds = [v for v, n in axes if n > 1]
-        self.varying = Varying(launch.body, seeds, threads.is_private, threads.roots)
+        self.seeds = [v for v, n in axes if n > 1]
+        self.varying = self.varies(launch.body)
         self.apart: bool = False
         self.by_hand = uses_alone(launch.body, threads)
         flat = np.arange(threads.count)
@@ -168,10 +171,32 @@ class _Arms:
     def arm(self, body: Block, first: int, count: int, stmt: Stmt) -> Arm:
         """Statements of a range of threads."""
         outside = self.part, self.varying
-        self.part, self.varying = self.t.arm(first, count, 0), self.varying.within(body)
+        theirs = self.varies(self.seen_by(self.t.launch.body, slice(first, first + count)))
+        self.part, self.varying = self.t.arm(first, count, 0), theirs.within(body)
         made = self.block(body, ())
         self.part, self.varying = outside
         return Arm(made, first, count, loc=stmt.loc)
+
+    def varies(self, body: Block) -> Varying:
+        """What differs between threads that go through these statements."""
+        return Varying(body, self.seeds, self.t.is_private, self.t.roots)
+
+    def seen_by(self, body: Block, threads: slice) -> Block:
+        """What is left of statements for some threads: no part that they all pass by, and what
+        stands in the parts that they all take.
+        """
+        values = {name: v[threads] for name, v in self.values.items()}
+
+        def one(stmt: Stmt) -> Block | None:
+            if not isinstance(stmt, If):
+                return None
+            try:
+                holds = number(stmt.cond, values)
+            except Unknown:
+                return None
+            return stmt.then if np.all(holds) else None if np.any(holds) else stmt.orelse
+
+        return map_statements(body, one)
 
     def elected(self, stmt: Collective) -> Block:
         """One of so many threads, which a condition may name."""
@@ -181,8 +206,20 @@ class _Arms:
         return (stmt,)
 
     def block(self, body: Block, conditions: tuple[Expr, ...]) -> Block:
-        """Statements under conditions on the thread index."""
-        return tuple(x for s in body for x in self.statement(s, conditions))
+        """Statements under conditions on the thread index; mbarriers that are allocated together
+        are set up together.
+        """
+        out: list[Stmt] = []
+        new: list[Alloc] = []
+        for s in body:
+            if isinstance(s, Alloc) and self.t.memory(s.buffer) in _BARRIERS:
+                new.append(s)
+                continue
+            if new and not isinstance(s, Alloc):
+                out += self.barriers(new)
+                new = []
+            out += self.statement(s, conditions)
+        return (*out, *self.barriers(new))
 
     def statement(self, stmt: Stmt, conditions: tuple[Expr, ...]) -> Block:
         """One statement."""
@@ -250,8 +287,6 @@ class _Arms:
         """What the author waits for, or moves between warpgroups; None for other statements."""
         made: Block | None = None
         match stmt:
-            case Alloc() if self.t.memory(stmt.buffer) in _BARRIERS:
-                made = self.barriers(stmt)
             case MbarArrive() | MbarExpectTx() | MbarWait():
                 made = (self.step(stmt),)
             case CpAsyncArrive():
@@ -427,18 +462,21 @@ class _Arms:
 
     # mbarriers -----------------------------------------------------------------------------------
 
-    def barriers(self, stmt: Alloc) -> Block:
+    def barriers(self, new: Sequence[Alloc]) -> Block:
         """Storage for mbarriers, and what sets them up."""
-        buffer = stmt.buffer.with_(type=U64, scope="shared.dyn")
-        steps = tuple(
-            Issue("mbarrier.init", (_one(buffer, const(k)),), (const(count),), loc=stmt.loc)
-            for k, count in enumerate(stmt.arrive_counts)
-        )
-        fence = Issue("fence.mbarrier_init", (), (), loc=stmt.loc)
+        if not new:
+            return ()
+        buffers = [s.buffer.with_(type=U64, scope="shared.dyn") for s in new]
+        steps = [
+            Issue("mbarrier.init", (_one(b, const(k)),), (const(count),), loc=s.loc)
+            for s, b in zip(new, buffers, strict=True)
+            for k, count in enumerate(s.arrive_counts)
+        ]
+        fence = Issue("fence.mbarrier_init", (), (), loc=new[0].loc)
         return (
-            Alloc(buffer, loc=stmt.loc),
-            If(self.t.first(), (*steps, fence), loc=stmt.loc),
-            *self.clusters.begun(stmt),
+            *(Alloc(b, loc=s.loc) for s, b in zip(new, buffers, strict=True)),
+            If(self.t.first(), (*steps, fence), loc=new[0].loc),
+            *self.clusters.begun(new[0]),
         )
 
     def step(self, stmt: MbarArrive | MbarExpectTx | MbarWait) -> Stmt:

@@ -12,7 +12,7 @@ barrier is passed is enough. The fences of an author stay and count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 
 from tilelang.ir.expr import Expr
@@ -41,16 +41,26 @@ class _Use(Flag):
 @dataclass(frozen=True)
 class _State:
     """What a thread has done since its last fence before a step (`own`), what it has not yet made
-    its own of what others had done before its last wait (`others`), and what only some threads of
-    those that run this know by a wait (`some`).
+    its own of what others had done before its last wait (`others`), what of it was learnt here,
+    within the statements under one condition (`here`), what only some threads of those that run
+    this know by a wait (`some`), and what it or its warp has put behind a fence (`told`): each of
+    its arrivals hands that over.
     """
 
     own: _Use = _Use.NONE
     others: _Use = _Use.NONE
     some: _Use = _Use.NONE
+    here: _Use = _Use.NONE
+    told: _Use = _Use.NONE
 
     def __or__(self, other: _State) -> _State:
-        return _State(self.own | other.own, self.others | other.others, self.some | other.some)
+        return _State(
+            self.own | other.own,
+            self.others | other.others,
+            self.some | other.some,
+            self.here | other.here,
+            self.told | other.told,
+        )
 
 
 @dataclass
@@ -120,55 +130,77 @@ class _Fences:
                 made, state = self.instruction(stmt, state, later=more)
                 out += made
             elif isinstance(stmt, If):
-                then, one = self.block(stmt.then, state, later=more)
-                orelse, other = self.block(stmt.orelse, state, later=more)
+                begin = replace(state, here=_Use.NONE)
+                then, one = self.block(stmt.then, begin, later=more)
+                orelse, other = self.block(stmt.orelse, begin, later=more)
                 out.append(_with(stmt, (then, orelse)))
-                state = one | other
-                part = (one.others | other.others) & ~(one.others & other.others)
-                state = _State(state.own, state.others, state.some | part)
+                some = one.here ^ other.here
+                state = _State(here=state.here, some=some) | one | other
             elif isinstance(stmt, (For, While)):
-                again = more or _uses(stmt.body)
-                for _ in range(2):
-                    state |= self.block(stmt.body, state, later=again)[1]
-                inner, last = self.block(stmt.body, state, later=again)
-                out.append(_with(stmt, (inner,)))
-                state |= last
+                made, state = self.loop(stmt, state, later=more or _uses(stmt.body))
+                out += made
             else:
                 out.append(stmt)
         return tuple(out), state
 
+    def loop(self, stmt: For | While, state: _State, *, later: bool) -> tuple[Block, _State]:
+        """A loop with its fences; what only its first round has to make its own is so before it."""
+        body, after = self.rounds(stmt, state, later=later)
+        if state.others:
+            ready = _admitted(state)
+            other, then = self.rounds(stmt, ready, later=later)
+            if other != body:
+                fence = Instr(AFTER, (), (), loc=stmt.loc)
+                return (fence, _with(stmt, (other,))), then
+        return (_with(stmt, (body,)),), after
+
+    def rounds(self, stmt: For | While, state: _State, *, later: bool) -> tuple[Block, _State]:
+        """The statements of a loop with their fences, and the state after its last round."""
+        for _ in range(2):
+            state |= self.block(stmt.body, state, later=later)[1]
+        body, last = self.block(stmt.body, state, later=later)
+        return body, state | last
+
     def instruction(self, stmt: Instr, state: _State, *, later: bool) -> tuple[Block, _State]:
         """One instruction, after the fences that it needs, and the state after it."""
-        row, own, others, some = stmt.row, state.own, state.others, state.some
+        row = stmt.row
         if row == BEFORE:
-            return (stmt,), _State(_Use.NONE, others, some)
+            return (stmt,), _published(state)
         if row == AFTER:
-            return (stmt,), _State(own, _Use.NONE, _Use.NONE)
+            return (stmt,), _admitted(state)
         first: list[Stmt] = []
-        if others & self.asked(row):
+        if state.others & self.asked(row):
             first.append(Instr(AFTER, (), (), loc=stmt.loc))
-            others = some = _Use.NONE
+            state = _admitted(state)
         if row.startswith(_LANES):
-            own |= _Use.LANES
+            state = replace(state, own=state.own | _Use.LANES)
         elif row.startswith(_UNIT) and self.several:
-            own |= _Use.UNIT
+            state = replace(state, own=state.own | _Use.UNIT)
         elif row.startswith("tcgen05.commit"):
-            own &= ~_Use.UNIT
+            state = replace(state, own=state.own & ~_Use.UNIT)
             self.mbarriers.add(_array(stmt.outs), _Use.UNIT)
         elif row.startswith(_RELEASES):
-            told = own | some
-            if told and later:
-                if some & others:
-                    first.append(Instr(AFTER, (), (), loc=stmt.loc))
-                first.append(Instr(BEFORE, (), (), loc=stmt.loc))
-                own = some = _Use.NONE
-            if row.startswith("mbarrier"):
-                self.mbarriers.add(_array(stmt.outs), told)
-            else:
-                others |= told
+            made, state = self.release(stmt, state, later=later)
+            first += made
         elif row.startswith(_WAITS):
-            others |= self.mbarriers.known(_array(stmt.ins))
-        return (*first, stmt), _State(own, others, some)
+            state = _learnt(state, self.mbarriers.known(_array(stmt.ins)))
+        return (*first, stmt), state
+
+    def release(self, stmt: Instr, state: _State, *, later: bool) -> tuple[list[Stmt], _State]:
+        """The fences before a step that others wait for, and the state after it."""
+        first: list[Stmt] = []
+        told = state.own | state.some
+        if told and later:
+            if state.some & state.others:
+                first.append(Instr(AFTER, (), (), loc=stmt.loc))
+            first.append(Instr(BEFORE, (), (), loc=stmt.loc))
+            state = replace(_published(state), some=_Use.NONE)
+        if stmt.row.startswith("mbarrier"):
+            self.mbarriers.add(_array(stmt.outs), told | state.told)
+            return first, state
+        if stmt.row.startswith("bar.warp"):
+            state = replace(state, told=state.told | told)
+        return first, _learnt(state, told)
 
     def asked(self, row: str) -> _Use:
         """Which uses of others have to be over, as an instruction begins, by a fence."""
@@ -177,6 +209,21 @@ class _Fences:
         if row.startswith(_UNIT):
             return _Use.LANES | (_Use.UNIT if self.several else _Use.NONE)
         return _Use.NONE
+
+
+def _published(state: _State) -> _State:
+    """After a fence before a step."""
+    return replace(state, own=_Use.NONE, told=state.told | state.own)
+
+
+def _admitted(state: _State) -> _State:
+    """After a fence that follows a wait."""
+    return replace(state, others=_Use.NONE, some=_Use.NONE, here=_Use.NONE)
+
+
+def _learnt(state: _State, use: _Use) -> _State:
+    """After a wait for others who have used Tensor Memory so."""
+    return replace(state, others=state.others | use, here=state.here | use)
 
 
 def _uses(body: Block) -> bool:

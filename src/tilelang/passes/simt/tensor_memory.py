@@ -183,9 +183,13 @@ class _Planner:
         kept = [x for x in self.early if x.buffer.name not in freed]
         made = (*made, *self.give_back(kept, None))
         if roles is None:
-            return (*self.prologue(None), *made)
-        around = tuple(s.with_(consumers=made) if s is roles else s for s in body)
-        return (*self.prologue(roles), *around)
+            met = [Issue(row, (), ()) for row in _CLUSTER if self.meets]
+            ready = Issue("fence.mbarrier_init", (), ())
+            before = (*self.prologue(ready), SyncThreads(), *met)
+            return (*before, *_addresses(self.early), *made)
+        # Before the roles all threads meet, after their mbarriers have been set up too.
+        known = (*_addresses(self.early), roles.with_(consumers=made))
+        return (*self.prologue(), *(x for s in body for x in (known if s is roles else (s,))))
 
     def scales_of(self, stmt: GemmBlockScaled) -> Buffer:
         """The Tensor Memory for the scales of a product."""
@@ -213,6 +217,10 @@ class _Planner:
                 two = isinstance(s, PairScaledGemm) or (isinstance(s, AsyncGemm) and s.two_cta)
                 if self.pair and not two:
                     raise _of_one_block(s, "a product")
+            if isinstance(s, Arm):
+                for product in statements(s.body):
+                    if isinstance(product, PairScaledGemm):
+                        raise _by_a_part(product)
             if isinstance(s, ScaleCopy) and self.pair and not s.two_cta:
                 raise _of_one_block(s, "a copy of scales")
 
@@ -277,8 +285,8 @@ class _Planner:
 
     # Allocation ----------------------------------------------------------------------------------
 
-    def prologue(self, roles: Roles | None) -> Block:
-        """Allocation, mbarriers, and the addresses."""
+    def prologue(self, *ready: Stmt) -> Block:
+        """Allocation, and mbarriers, with what stands after they are set up."""
         early = self.early
         out: list[Stmt] = [x.alloc for x in early]
         out += [Alloc(x.place, loc=x.alloc.loc) for x in early]
@@ -289,15 +297,8 @@ class _Planner:
         out += [Alloc(b) for b in self.barriers]
         init = [Issue("mbarrier.init", (_one(b),), (const(1),)) for b in self.barriers]
         if init:
-            ready = Issue("fence.mbarrier_init", (), ())
-            out.append(If(self.t.first(), (*init, ready)))
-        if roles is None:
-            out.append(SyncThreads())
-            out += [Issue(row, (), ()) for row in _CLUSTER if self.meets]
-        else:
-            everyone = (("id", 0), ("threads", self.t.count + roles.threads))
-            out.append(Issue("barrier.sync", (), (), imm=everyone))
-        return (*out, *_addresses(early))
+            out.append(If(self.t.first(), (*init, *ready)))
+        return tuple(out)
 
     def give_back(self, given: Sequence[_Tensor], loc: Loc | None) -> Block:
         """Columns are freed, after everything that used them."""
@@ -492,6 +493,16 @@ class _Planner:
         while len(shape) > 2 and shape[0] == 1:
             shape = shape[1:]
         return self.t.names.buffer(f"{region.buffer.name}_part", region.dtype, shape)
+
+
+def _by_a_part(stmt: Stmt) -> TileError:
+    return error(
+        "divergence",
+        "T.gemm_blockscaled(use_2cta=True) by a part of the block",
+        stmt.loc,
+        expected="a place that all threads of both blocks get to: they meet there",
+        help="issue it: T.tcgen05_gemm_blockscaled(..., mbar=bar, use_2cta=True)",
+    )
 
 
 def _of_one_block(stmt: Stmt, what: str) -> TileError:

@@ -11,11 +11,21 @@ from tilelang.ir.expr import Var
 from tilelang.ir.node import Kind, Node, flat
 from tilelang.ir.thread import Array, Declare, Elem, Instr, Kernel, Slot, Space, Write
 from tilelang.ir.tile import Block, Break, Continue, For, If, Let, Stmt, ThreadReturn, While
+from tilelang.passes.issue import ARM
 
 BLOCK_WIDE = ("barrier.red.popc", "barrier.red.and", "barrier.red.or")
 """Rows whose results are the same in all threads of the block."""
 
 OWN = (Space.REGISTER, Space.LOCAL)
+
+
+def range_of(body: Block) -> range | None:
+    """The threads of an arm, if these are its statements."""
+    first = body[0] if body else None
+    if not isinstance(first, Instr) or first.row != ARM:
+        return None
+    facts = dict(first.imm)
+    return range(facts["first"], facts["first"] + facts["threads"])
 
 
 class Uniform:
@@ -81,6 +91,15 @@ class Uniform:
             self._stmt(stmt, apart)
 
     def _stmt(self, stmt: Stmt, apart: bool) -> None:
+        other = range_of(stmt.then) if isinstance(stmt, If) else None
+        mine = None if self.arm is None else range_of(self.arm)
+        if isinstance(stmt, If) and other is not None and mine is not None:
+            meet = range(max(mine.start, other.start), min(mine.stop, other.stop))
+            if meet:
+                self._block(stmt.then, apart or meet != mine)
+            if meet != mine:
+                self._block(stmt.orelse, apart or bool(meet))
+            return
         self._own(stmt, apart)
         inside = apart or (isinstance(stmt, (If, For, While)) and self.is_apart(stmt))
         for f in stmt.fields():

@@ -225,7 +225,7 @@ class _Move:
     def steps(self, number: int, addresses: Values, *, loads: bool) -> Steps:
         """Moves words, in two steps."""
         use, team = self.use, self.use.group.team
-        who = Who(team, self.actor, use.site, USABLE)
+        who = Who(team, self.actor, use.site, USABLE, fenced=True)
         at, size = self._cells(number, addresses)
         registers = self.place.array
         assert isinstance(registers, Registers)
@@ -384,7 +384,7 @@ class _Work:
 
     def who(self, actor: int, path: int) -> Who:
         """The operation, by a path to memory."""
-        return Who(self.use.group.team, actor, self.use.site, path)
+        return Who(self.use.group.team, actor, self.use.site, path, fenced=path == USABLE)
 
     def steps(self, actor: int) -> Steps:
         """Reads, later writes."""
@@ -614,7 +614,7 @@ def commit(use: Use) -> Steps:
         told = [block.cluster.block(k, use.loc) for k in range(16) if mask >> k & 1]
     ((offset, _),) = mbarriers_of(use, use.outs[0], use.out_site(0))
     for there in told:
-        touched(there, offset, Who(team, use.group.actors[[lane]], use.out_site(0)))
+        touched(there, offset, Who(team, use.group.actors[[lane]], use.out_site(0), ASYNC))
     actor = team.fork(use.group.actors[[lane]], f"{use.facts.row} of thread {lane}", USABLE)
 
     def steps() -> Steps:
