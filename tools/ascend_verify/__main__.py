@@ -15,19 +15,17 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from ascend_verify.adapter import adapter
 from ascend_verify.build import HERE, headers, run
 from ascend_verify.kernels import CASES, Case
-from ascend_verify.launches import Launched, checked
 from ascend_verify.trace import differences
 
-import adapter_programs
 import tilelang
-from ascend_kernels import cases
 from mainline_kernels import Program, programs
 from tilelang.ir.expr import int_value
 from tilelang.ir.tile import Launch
@@ -128,47 +126,12 @@ def against_numpy(program: Program, folder: Path, include: Path) -> bool:
     return fine
 
 
-def against_simulator(name: str, call: Callable[[], object], folder: Path) -> bool:
-    """Whether the AscendC source of each launch of a call gives what the simulator gives."""
-    with checked(folder) as found:
-        call()
-    fine = all(launch.fine for launch in found)
-    for launch in found:
-        print(f"{'ok' if launch.fine else 'NO':3} {name:26} {_said(launch)}")
-    return fine
-
-
-def _said(launch: Launched) -> str:
-    if launch.fault:
-        return launch.fault
-    numbers = "equal" if launch.apart == 0 else f"within {launch.apart:.1e}"
-    return f"numbers {numbers:15} {sum(launch.calls.values())} calls"
-
-
-def adapter(folder: Path) -> list[bool]:
-    """The tests' programs in the adapter's dialect; one of them has no source."""
-    fine: list[bool] = []
-    for program in adapter_programs.programs():
-        settings = {"target": "simulate:ascend910b", **program.settings}
-        kernel = tilelang.compile(program.kernel, **settings)
-        arguments = program.arguments()
-        fine.append(against_simulator(program.name, lambda k=kernel, a=arguments: k(*a), folder))
-    for case in cases():
-        if case.name == "gemm_float32":  # transposed loads of float32
-            continue
-        kernel = tilelang.compile(case.kernel, target="simulate:ascend910b")
-        by_name = case.arguments()
-        call = lambda k=kernel, a=by_name: k(**a)  # noqa: E731
-        fine.append(against_simulator(f"{case.name}, by hand", call, folder))
-    return fine
-
-
 def main() -> int:
     """Compare all kernels."""
     parser = argparse.ArgumentParser(prog="ascend_verify", description=__doc__)
     parser.add_argument("python")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", help="these kernels alone, and no own programs")
+    parser.add_argument("names", nargs="*", help="these kernels and own programs alone")
     given = parser.parse_args()
     cases = [c for c in CASES if not given.names or c.name in given.names]
     templates = generated(given.python, given.folder / "wheel", [c.name for c in cases])
@@ -178,7 +141,7 @@ def main() -> int:
         verify(case, given.folder, include, reads_garbage=case.name == "showcase") for case in cases
     ]
     print(f"{sum(fine)} of {len(fine)} kernels have the wheel's calls, order and numbers")
-    own = () if given.names else programs()
+    own = [p for p in programs() if not given.names or p.name in given.names]
     right = [against_numpy(program, given.folder, include) for program in own]
     print(f"{sum(right)} of {len(right)} sources of own programs give the numbers of NumPy")
     own = adapter(given.folder / "ascendc")

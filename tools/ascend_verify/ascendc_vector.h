@@ -7,7 +7,10 @@
 namespace AscendC {
 
 // Arithmetic on elements, in the element's type; half in float, rounded once.
-template <typename T, typename F> T computed(F f, T a) { return is_real<T> ? T(f((float)a)) : T(f(a)); }
+template <typename T, typename F> T computed(F f, T a) {
+  if constexpr (is_real<T>) return T(f((float)a));
+  else return T(f(a));
+}
 template <typename T, typename F> T computed(F f, T a, T b) {
   if constexpr (is_real<T>) return T(f((float)a, (float)b));
   else return T(f(a, b));

@@ -2,7 +2,7 @@
 
 `python -m ascend_verify.checkout CHECKOUT FOLDER [NAME...]`, with tools on the path: runs programs
 of CHECKOUT/examples, unchanged, with a `torch` whose NPUs are the CPU; by default those that pass
-in docs/conformance-ascend.tsv. Of each the first launches are compared (see `launches.py`), in a
+in docs/conformance-ascend.tsv. Of each the first launch is compared (see `launches.py`), in a
 process of its own. What leaves: a line for each program, tab-separated: its path, launches
 compared, how far they are from the simulator's numbers, calls, or why there is nothing to compare.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TABLE = HERE.parent.parent / "docs" / "conformance-ascend.tsv"
-LAUNCHES, SECONDS, WALL = 2, 120, 240
+LAUNCHES, SECONDS, WALL = 1, 60, 150
 
 
 def one(path: str, folder: Path) -> None:

@@ -275,28 +275,29 @@ def _is_large(stmt: Instr) -> bool:
 
 
 def _gm_ub(x: Statements, stmt: Instr) -> None:
-    _gm_ub_rows(x, stmt, values_of(stmt), "false, 0, 0, 0")
+    _gm_ub_rows(x, stmt, values_of(stmt), "")
 
 
 def _gm_ub_rows(x: Statements, stmt: Instr, sizes: Sequence[Expr], pad: str) -> None:
     """Rows, each of which ends at a whole block of 32 bytes: `pad` says what fills it up. Where
-    that would be more than the tile has, the last block comes by way of a temporary.
+    nothing may, since the tile ends before, the last block comes by way of a temporary.
     """
     (dst,), (src,) = stmt.outs, slots(stmt)
     need_rows(stmt, sizes[0], [(sizes[3], dst)])
     rows, columns, src_pitch, dst_pitch = (x.of(e) for e in sizes)
     size, element = dst.array.type.bytes, type_of(dst.array.type, stmt)
-    if pad.startswith("false") and not _ends_with_a_block(dst, sizes[0], sizes[1]):
+    if not pad and not _ends_with_a_block(dst, sizes[0], sizes[1]):
         needs(stmt, dst.dtype, MOVED, "loads of parts of blocks")
         called, scratch = helper(x, stmt, "load_rows")
         places = f"{at(x, dst)}, {at(x, src)}, {scratch}"
         x.text.line(f"{called}({places}{rows}, {columns}, {src_pitch}, {dst_pitch});")
         return
     gaps = f"({src_pitch} - {columns}) * {size}, ({dst_pitch} - {columns}) * {size} / 32"
+    filler = pad or f"false, 0, 0, {number(0, dst.dtype, stmt)}"
     x.text.line(
         f"DataCopyPad({at(x, dst)}, {at(x, src)}, DataCopyExtParams((uint16_t)({rows}),"
         f" (uint32_t)({columns} * {size}), {gaps}, 0),"
-        f" DataCopyPadExtParams<{element}>({pad}));"
+        f" DataCopyPadExtParams<{element}>({filler}));"
     )
 
 
@@ -333,7 +334,7 @@ def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
     element = type_of(dst.array.type, stmt)
     lacking = f"(uint8_t)(({per_block} - {there} % {per_block}) % {per_block})"
     whole = _ends_with_a_block(dst, tile_rows, tile_columns)
-    filler = f"true, 0, {lacking}, ({element}){pad}" if whole else "false, 0, 0, 0"
+    filler = f"true, 0, {lacking}, ({element}){pad}" if whole else ""
     _gm_ub_rows(x, stmt, (rows, columns, src_pitch, dst_pitch), filler)
 
 

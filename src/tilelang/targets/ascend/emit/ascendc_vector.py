@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from tilelang.dtypes import DType
+from tilelang.ir.ascend import VECTOR_CASTS
 from tilelang.ir.expr import Const, Expr, int_value
 from tilelang.ir.thread import Instr, Slot
 from tilelang.targets.ascend.emit.ascendc_helpers import SCRATCH
@@ -302,34 +303,12 @@ def _broadcast(x: Statements, stmt: Instr) -> None:
     x.text.line(f"{called}({at(x, dst)}, {at(x, src)}, {scratch}{sizes});")
 
 
-_MODES = ("CAST_RINT", "CAST_FLOOR", "CAST_CEIL", "CAST_ROUND", "CAST_TRUNC")
-_CASTS: dict[tuple[str, str], tuple[str, ...]] = {
-    **{(a, "float16"): ("CAST_NONE",) for a in ("int8", "uint8")},
-    ("int16", "float16"): (*_MODES, "CAST_NONE"),
-    ("int16", "float32"): ("CAST_NONE",),
-    **{("float16", b): (*_MODES, "CAST_NONE") for b in ("int8", "uint8")},
-    **{("float16", b): _MODES for b in ("int16", "int32")},
-    ("float16", "float32"): ("CAST_NONE",),
-    ("bfloat16", "int32"): _MODES,
-    ("bfloat16", "float32"): ("CAST_NONE",),
-    ("int32", "int16"): ("CAST_NONE",),
-    ("int32", "int64"): ("CAST_NONE",),
-    ("int32", "float16"): (*_MODES, "CAST_NONE"),
-    ("int32", "float32"): (*_MODES, "CAST_NONE"),
-    ("float32", "float16"): (*_MODES, "CAST_ODD", "CAST_NONE"),
-    **{("float32", b): _MODES for b in ("int16", "bfloat16", "int32", "int64", "float32")},
-    ("int64", "int32"): ("CAST_NONE",),
-    ("int64", "float32"): _MODES,
-}
-"""The pairs that Cast takes on the A2, and their modes (its page, the table of the A2)."""
-
-
 def _cast(x: Statements, stmt: Instr) -> None:
     (dst,), (src,) = stmt.outs, slots(stmt)
     rows, columns, src_pitch, dst_pitch = values_of(stmt)
     need_rows(stmt, rows, [(src_pitch, src), (dst_pitch, dst)])
     mode = dict(stmt.imm).get("rounding") or "CAST_NONE"
-    modes = _CASTS.get((str(src.dtype), str(dst.dtype)))
+    modes = VECTOR_CASTS.get(str(src.dtype), {}).get(str(dst.dtype))
     if modes is None:
         raise unprintable(stmt, f"conversions of {src.dtype} into {dst.dtype}")
     if mode not in modes:
