@@ -241,3 +241,19 @@ def test_stores_to_one_tensor_have_a_barrier_between():
         if "PIPE_MTE3>" in line or "DataCopyPad(B" in line
     ]
     assert found == ["DataCopyPad", "PipeBarrier<PIPE_MTE3>", "DataCopyPad"]
+
+
+def test_a_core_is_asked_for_once():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, is_npu=True) as (_, _):
+            a = T.alloc_ub((64,), "float32")
+            with T.Scope("V"):
+                T.copy(A, a)
+                T.tile.sigmoid(a, a)
+                T.copy(a, B)
+
+    # The flags of the compiler stand in regions of their own, within the author's.
+    text = source(kernel)
+    assert text.count("if ASCEND_IS_AIV") == 1
+    assert text.index("LocalTensor<uint8_t> scratch(") < text.index("sigmoid(a, a, scratch, 64)")

@@ -105,6 +105,7 @@ class AscendC(Statements):
         self.kernel = kernel
         self.pending: dict[Pipe, list[tuple[Array, bool]] | None] = {}
         self.places: dict[Array, tuple[int, int]] = {}
+        self.core: Core | None = None
         self.scratch_bytes = 0
         self.scratch_at = 0
         self.written = {
@@ -157,6 +158,10 @@ class AscendC(Statements):
         if not isinstance(stmt, CoreRegion):
             super().statement(stmt)
             return
+        if self.core is stmt.core and stmt.sub is None:
+            self.block(stmt.body)
+            return
+        outside, self.core = self.core, stmt.core
         with self.text.inside(f"if ASCEND_IS_{'AIC' if stmt.core is Core.CUBE else 'AIV'}"):
             self.pending = {pipe: [] for pipe in _OVERLAPPING}
             if stmt.core is Core.VECTOR:
@@ -167,6 +172,7 @@ class AscendC(Statements):
                 place = f"TPosition::VECCALC, {self.scratch_at}, {self.scratch_bytes}"
                 line = "  " * self.text.depth + f"LocalTensor<uint8_t> scratch({place});"
                 self.text.lines.insert(first, line)
+        self.core = outside
 
     def _number(self, stmt: CoreRegion) -> None:
         """Which block and vector core this is: GetBlockIdx counts vector cores here."""
