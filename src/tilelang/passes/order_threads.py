@@ -34,7 +34,6 @@ def order_threads(fn: Function, target: Target) -> Function:
     """No thread needs what another one does between two places where they meet."""
     del target
     names, roots = Names(fn), view_roots(fn)
-    every = sites(fn)
 
     def one(stmt: Stmt) -> Block | None:
         if not isinstance(stmt, Launch):
@@ -42,6 +41,7 @@ def order_threads(fn: Function, target: Target) -> Function:
         code = ThreadCode(fn, stmt, names, roots)
         if not any(code.differs(s) for s in statements(stmt.body)):
             return None
+        every = sites(fn)
         start = next(s.order for s in every if s.stmt is stmt) + 1
         made, _, _ = _Order(fn, code, roots, every).block(stmt.body, start, [])
         return (stmt.with_(body=made),)
