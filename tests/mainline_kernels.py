@@ -14,6 +14,7 @@ from ascend_verify.kernels import rms_norm
 import tilelang.ascend.language as T
 from ascend_kernels import Case
 from mainline_attention import attention, attention_by_hand
+from mainline_tiles import cut_rows, drained, tiles
 
 BY_HAND = {"tl.enable_auto_schedule": False}
 FP8 = ml_dtypes.float8_e4m3fn
@@ -428,8 +429,68 @@ def _attended(x):
     return {"O": _softmax(q @ k.T / np.sqrt(q.shape[1])) @ v.T}
 
 
+def _of_tiles(x):
+    a, b = x["A"], x["B"]
+    c = np.exp(np.minimum(a, 1)) * b - np.abs(a) / 3
+    most = c.max(1)
+    c = np.where(a > b, c, most[:, None])
+    return {"C": c, "H": c.astype(np.float16), "S": most}
+
+
+def _cut(n, length, dtype):
+    def wanted(x):
+        out = np.zeros((2, length), dtype)
+        flat = out.reshape(-1)
+        flat[: min(n, 2 * length)] = x["A"][: 2 * length]
+        return {"B": out}
+
+    return Program(
+        f"cut_{dtype}",
+        cut_rows(n, length, dtype),
+        lambda r: {"A": r.integers(-99, 99, n).astype(dtype), "B": _zeros(2, length, dtype=dtype)},
+        wanted,
+    )
+
+
+def _drained(m, n, k, source, target):
+    kind = np.dtype(getattr(ml_dtypes, target, target))
+
+    def wanted(x):
+        made = x["A"].astype(np.float64) @ x["B"].astype(np.float64).T
+        return {"C": np.clip(np.rint(made), -128, 127) if target == "int8" else made.astype(kind)}
+
+    def draw(r):
+        a, b = (r.integers(-3, 4, (rows, k)).astype(source) for rows in (m, n))
+        return {"A": a, "B": b, "C": _zeros(m, n, dtype=kind)}
+
+    return Program(f"drain_{source}_{target}", drained(m, n, k, source, target), draw, wanted)
+
+
+def _whole_tiles() -> list[Program]:
+    return [
+        Program(
+            "tiles",
+            tiles(24, 104),
+            lambda r: {
+                **{name: _floats(r, 24, 104) for name in "AB"},
+                "C": _zeros(24, 104),
+                "H": _zeros(24, 104, dtype=np.float16),
+                "S": _zeros(24),
+            },
+            _of_tiles,
+            2e-3,
+        ),
+        _cut(100, 64, "int64"),
+        _cut(100, 72, "float32"),
+        _drained(48, 32, 32, "int8", "float16"),
+        _drained(48, 32, 32, "int8", "int8"),
+        _drained(32, 48, 32, "float16", "float8_e4m3fn"),
+    ]
+
+
 def programs() -> list[Program]:
     return [
+        *_whole_tiles(),
         Program("add_threads", add_threads(40, 100, 16), _two(40, 100), _sum),
         Program("add_ping_pong", add_ping_pong(640, 128), _two(640), _sum, configs=BY_HAND),
         Program(

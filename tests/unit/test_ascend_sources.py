@@ -67,7 +67,7 @@ def test_a_cut_tile_is_filled_before_it_is_loaded():
     assert order == sorted(order)
 
 
-def test_what_has_no_form_is_refused_by_name():
+def test_operations_on_tiles_are_functions_of_threads():
     @T.prim_func
     def kernel(A: T.Tensor((4, 64), "float32"), B: T.Tensor((4, 64), "float32")):
         with T.Kernel(1):
@@ -76,6 +76,21 @@ def test_what_has_no_form_is_refused_by_name():
             for i, j in T.Parallel(4, 64):
                 a[i, j] = a[i, j] * 2.0
             T.copy(a, B)
+
+    text = source(kernel)
+    assert "__simt_vf__ __launch_bounds__(256) inline void tile_mul_s_float32(" in text
+    assert "asc_vf_call<tile_mul_s_float32>(cce::dim3(256), a, a, 2.0f, 1, 256" in text
+
+
+def test_what_has_no_form_is_refused_by_name():
+    @T.prim_func
+    def kernel(A: T.Tensor((16, 16), "float16"), C: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_l1((16, 16), "float16")
+            c = T.alloc_l0c((16, 16), "float32")
+            T.fill(a, 1.0)
+            T.gemm(a, a, c, transpose_B=True, clear_accum=True)
+            T.copy(c, C)
 
     with pytest.raises(TileError) as caught:
         source(kernel)

@@ -165,6 +165,7 @@ struct Core {
   std::string atomic;
   bool halves = false;
   uint64_t pad = 0;
+  float scale = NAN;  // by which a drain of the modes 9, 11, 13 and 24 multiplies
   int nz_rows = 0;
   std::map<std::string, int> flags;
   std::vector<std::string> trace;
@@ -442,15 +443,20 @@ void asc_mmad_mx(C *c, T *a, T *b, int m, int k, int n, int unit, int gemv, int 
       *o = (init ? C(0) : *o) + (C)total;
     }
 }
+inline void asc_set_l0c_copy_prequant(uint64_t bits) { me->scale = float_of((uint32_t)bits); note("set_prequant", bits); }
 inline void asc_set_l0c_copy_nz_para(int count, int, int) { note("set_l0c_nz", count); }
 template <typename D, typename S>
-void drain(D *dst, S *src, int columns, int rows, long long pitch, int src_rows, bool relu) {
+void drain(D *dst, S *src, int columns, int rows, long long pitch, int src_rows, bool relu, bool scaled) {
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j) {
       S x = src[(j / 16) * src_rows * 16 + i * 16 + j % 16];
       D *d = dst + i * pitch + j;
       inside(d, sizeof(D));
-      put(d, (D)(relu ? max(x, S(0)) : x));
+      if (relu) x = max(x, S(0));
+      if (!scaled) { put(d, (D)x); continue; }
+      float y = (float)x * me->scale;
+      if constexpr (std::is_integral_v<D>) put(d, (D)max(min(std::nearbyint(y), 127.0f), -128.0f));
+      else put(d, (D)y);
     }
 }
 template <typename D, typename S>
@@ -458,7 +464,7 @@ void asc_copy_l0c2gm(D *dst, S *src, int columns, int rows, long long pitch, int
                      asc_unit_flag_mode unit, asc_quant_mode quant, asc_relu_pre_mode relu, int, int, int, int) {
   note("l0c2gm", dst, src, columns, rows, pitch, src_rows, cache, unit, quant, relu);
   std::lock_guard<std::mutex> held(atomics);
-  drain(dst, src, columns, rows, pitch, src_rows, (int)relu);
+  drain(dst, src, columns, rows, pitch, src_rows, (int)relu, quant == 9 || quant == 11 || quant == 13 || quant == 24);
 }
 // Into the UB of a vector core; with two destinations, half of the rows (1) or columns (2) to each.
 template <typename T>

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
+
 from tilelang.ir.ascend import Core, CoreRegion, VectorFunction
-from tilelang.ir.expr import Expr, Var, int_value
+from tilelang.ir.expr import Const, Expr, Var, int_value
 from tilelang.ir.interval import interval
 from tilelang.ir.thread import Array, Instr, Kernel, Program, Slot, kernels_of
 from tilelang.ir.tile import Stmt
@@ -26,6 +28,7 @@ from tilelang.targets.ascend.emit.text import (
     unprintable,
     with_own_names,
 )
+from tilelang.targets.ascend.emit.tiles import TILES, fill
 
 HEADERS = (
     "c_api/asc_simd.h",
@@ -38,7 +41,17 @@ _KEPT = 4
 """The cache policy of stores from UB (`asc_store_l2_cache_mode`, NOTALLOC_CI)."""
 
 # Conversions of a float32 accumulator on its way out (tilelang 0.1.15, src/ascend/op/copy.cc).
-_QUANT = {"float32": 0, "int32": 0, "bfloat16": 16, "float16": 1, "float8_e4m3fn": 13, "int8": 9}
+_QUANT = {
+    ("float32", "float32"): 0, ("int32", "int32"): 0, ("float32", "bfloat16"): 16,
+    ("float32", "float16"): 1, ("float32", "float8_e4m3fn"): 13, ("float32", "int8"): 24,
+    ("int32", "int8"): 9, ("int32", "float16"): 11,
+}  # fmt: skip
+# Those that multiply by the register that `asc_set_l0c_copy_prequant` sets: a float of which the
+# chip takes 10 bits of mantissa, and bit 46 for signed results (CANN asc-devkit, QUANT_PRE of
+# 3510).
+_SCALED = frozenset({9, 11, 13, 24})
+_SIGNED = 1 << 46
+_DROPPED = (1 << 13) - 1
 
 
 def emit_asc(program: Program) -> str:
@@ -48,7 +61,8 @@ def emit_asc(program: Program) -> str:
         _Kernel(kernel, text).emit()
     head = [f'#include "{name}"' for name in HEADERS]
     helpers = [line for name in text.helpers for line in ("", HELPERS[name].rstrip())]
-    return "\n".join([*head, *helpers, "", *text.lines]).rstrip() + "\n"
+    tiles = [line for function in text.tiles.values() for line in ("", function)]
+    return "\n".join([*head, *helpers, *tiles, "", *text.lines]).rstrip() + "\n"
 
 
 class _Kernel(Statements):
@@ -175,8 +189,7 @@ def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
     bits, number = f"uint{8 * size}_t", type_of(dst.array.type, stmt)
     missing = (tile_columns or 0) - (columns or 0)
     by_copy = columns is not None and rows == tile_rows and missing * size < 32
-    if not by_copy and (size > 4 or pitch is None or pitch * size % 32):
-        raise unprintable(stmt, "tiles of 64 bits or of ragged rows that may be cut")
+    ragged = size > 4 or pitch is None or pitch * size % 32 != 0
     with x.text.inside(""):
         x.text.line(f"{number} pad_value = {texts[0]};")
         pad = f"*reinterpret_cast<{bits}*>(&pad_value)"
@@ -184,11 +197,13 @@ def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
             x.text.line(f"asc_set_copy_pad_val({pad});")
         else:
             with x.text.inside(f"if ({cut((texts[1], texts[5]), (texts[2], texts[6]))})"):
-                fill = x.text.helper(f"fill_b{8 * size}")
                 x.text.line("asc_sync();")
-                x.text.line(
-                    f"{fill}({_at(x, dst, bits)}, {pad}, {texts[5]}, {texts[6]}, {texts[4]});"
-                )
+                if ragged:
+                    fill(x, stmt, dst, "pad_value", (texts[5], texts[6], texts[4]))
+                else:
+                    name = x.text.helper(f"fill_b{8 * size}")
+                    sizes = f"{texts[5]}, {texts[6]}, {texts[4]}"
+                    x.text.line(f"{name}({_at(x, dst, bits)}, {pad}, {sizes});")
                 x.text.line("asc_sync();")
         x.text.line(
             f"asc_copy_gm2ub_align({_at(x, dst, bits)}, {_at(x, src, bits)}, {texts[1]},"
@@ -233,7 +248,8 @@ def _dup(x: Statements, stmt: Instr) -> None:
     dst, _, (value, rows, columns, pitch), values = _split(x, stmt)
     size, step = dst.array.type.bytes, int_value(values[3])
     if size > 4 or (int_value(values[1]) != 1 and (step is None or step * size % 32)):
-        raise unprintable(stmt, "fills of numbers of 64 bits or of ragged rows")
+        fill(x, stmt, dst, value, (rows, columns, pitch))
+        return
     bits, number = f"uint{8 * size}_t", type_of(dst.array.type, stmt)
     with x.text.inside(""):
         x.text.line(f"{number} fill_value = {value};")
@@ -359,22 +375,28 @@ def _mad_scaled(x: Statements, stmt: Instr) -> None:
     x.text.line(f"asc_mmad_mx({operands}, {m}, {k}, {n}, 0, 1, 0, (bool)({init}));")
 
 
-def _quant(x: Statements, stmt: Instr, dst: Slot, src: Slot, scale: str) -> str:
-    code = _QUANT.get(str(dst.array.type))
-    if code is None or (src.array.type == "int32" and dst.array.type != "int32") or scale != "1.0f":
-        raise unprintable(stmt, f"drains of {src.array.type} into {dst.array.type}")
+def _quant(x: Statements, stmt: Instr, dst: Slot, src: Slot, scale: Expr) -> str:
+    """The mode of a conversion; its factor is set before."""
+    made = dst.array.type
+    code = _QUANT.get((str(src.array.type), str(made)))
+    factor = scale.value if isinstance(scale, Const) else None
+    word = None if factor is None else int(np.array(factor, np.float32).view(np.uint32))
+    scaled = code in _SCALED
+    if code is None or word is None or word & _DROPPED or (not scaled and factor != 1):
+        raise unprintable(stmt, f"drains of {src.array.type} into {made} with this scale")
+    if scaled:
+        config = word | (_SIGNED if made == "int8" else 0)
+        x.text.line(f"asc_set_l0c_copy_prequant({config}ull);")
     return _mode("quant_mode", code)
 
 
 def _drain(x: Statements, stmt: Instr) -> None:
-    dst, (src,), texts, _ = _split(x, stmt)
-    rows, columns, c_rows, pitch, scale, *sub = texts
+    dst, (src,), texts, values = _split(x, stmt)
+    rows, columns, c_rows, pitch, _, *sub = texts
     relu = int(bool(dict(stmt.imm)["relu"]))
     x.text.line("asc_set_l0c_copy_nz_para(1, 0, 0);")
-    tail = (
-        f"{_mode('unit_flag_mode')}, {_quant(x, stmt, dst, src, scale)},"
-        f" {_mode('relu_pre_mode', relu)}, 0, 1, 0, 0);"
-    )
+    quant = _quant(x, stmt, dst, src, values[4])
+    tail = f"{_mode('unit_flag_mode')}, {quant}, {_mode('relu_pre_mode', relu)}, 0, 1, 0, 0);"
     sizes = f"{_at(x, dst)}, {_at(x, src)}, {columns}, {rows}, {pitch}, {c_rows}"
     if sub:
         x.text.line(f"asc_copy_l0c2ub({sizes}, {sub[0]}, {_mode('dual_dst_mode')}, {tail}")
@@ -465,6 +487,7 @@ def _direction(x: Statements, stmt: Instr) -> None:
 
 
 ROWS: dict[str, Printer] = {
+    **TILES,
     "gm.ub": _gm_ub,
     "gm.ub.pad": _gm_ub_pad,
     "gm.ub.end": _gm_ub_end,

@@ -128,7 +128,7 @@ half float2 half2 max min abs exp log sqrt cce block_idx threadIdx
 row block at pad_value fill_value drain
 """
 _RESERVED = frozenset(_WORDS.split())
-_PREFIXES = ("asc_", "vector_", "simt_", "fill_b", "to_e", "from_e", "PIPE_", "__")
+_PREFIXES = ("asc_", "vector_", "simt_", "fill_b", "tile_", "to_e", "from_e", "PIPE_", "__")
 
 
 def with_own_names(program: Program, taken: Collection[str] = ()) -> Program:
@@ -183,6 +183,7 @@ class Text:
 
     `own` are helpers of this source beside `HELPERS`. One that has `lesser` and `greater` is for
     the scalar unit of a core: it has no maths, and elements of tensors are read by `GetValue`.
+    `tiles` are functions on tiles of UB that the source needs.
     """
 
     def __init__(self, own: Collection[str] = ()) -> None:
@@ -190,6 +191,7 @@ class Text:
         self.lines: list[str] = []
         self.depth = 0
         self.helpers: dict[str, None] = {}
+        self.tiles: dict[str, str] = {}
         self.ranges: dict[Var, Interval] = {}
 
     def line(self, text: str = "") -> None:
