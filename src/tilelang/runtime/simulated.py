@@ -6,6 +6,7 @@ runs. A fault that the model finds is raised as an error at the author's line.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from tilelang.passes.pipeline import lower
 from tilelang.runtime.cuda_cache import left_out
 from tilelang.runtime.trace import Trace
 from tilelang.simulator.ascend import AscendProgram
+from tilelang.simulator.ascend.unwritten import Unwritten
 from tilelang.simulator.gpu import SimulatedProgram
 from tilelang.simulator.machine import Schedule
 from tilelang.targets.ascend.emit import emit
@@ -47,6 +49,7 @@ class Simulated:
     def __init__(self, program: Model, decided: list[str]) -> None:
         self.program = program
         self.decided = decided
+        self.unwritten = Unwritten(program.check) if isinstance(program, AscendProgram) else None
 
     @property
     def source(self) -> str:
@@ -61,8 +64,15 @@ class Simulated:
         return None
 
     def run(self, args: Mapping[str, Any]) -> None:
-        """Run it on the storage of the arguments; raises what the model finds."""
-        self.program.run(args)
+        """Run it on the storage of the arguments; raises what the model finds.
+
+        What shows in the results that nobody has written is a warning: the numbers are there.
+        """
+        if self.unwritten is None:
+            self.program.run(args)
+            return
+        for found in self.unwritten.run(lambda: self.program.run(args), args):
+            warnings.warn(found.render(), RuntimeWarning, stacklevel=3)
 
     def check(self, args: Mapping[str, Any], seeds: int) -> list[Diagnostic]:
         """What the model finds under several schedules; the arrays are written as by one call."""

@@ -59,6 +59,7 @@ Mask = npt.NDArray[np.bool_]
 _SIMD = {row.name: row for row in SIMD}
 _WARP = 32
 _OWN = (Space.REGISTER, Space.LOCAL)
+_GATHERS = ("vgatherb", "vgather2")
 
 
 class Ports(Protocol):
@@ -276,7 +277,7 @@ class _Run:
                 slot = outs.pop(0)
                 written.append((name, slot))
             else:
-                given[name] = self.operand(ins.pop(0), name)
+                given[name] = self.operand(ins.pop(0), name, gathers=fn.name in _GATHERS)
         if fn.name in TYPED:
             given["result"] = stmt.results[0].type
         if row.meaning is None:
@@ -287,15 +288,15 @@ class _Run:
         for var, value in zip(stmt.results, row.meaning(**given), strict=True):
             self.names[var.name] = value
 
-    def operand(self, node: Any, name: str) -> Any:
-        """A register, predicate or scalar, or elements of UB."""
+    def operand(self, node: Any, name: str, *, gathers: bool = False) -> Any:
+        """A register, predicate or scalar, or elements of UB; a gather reads some of an array."""
         if not isinstance(node, Slot):
             value = np.asarray(self.value(node))
             return value.reshape(-1)[0] if name[0] == "s" else value.reshape(-1)
         index = int(np.asarray(self.value(node.index)).reshape(-1)[0])
         size = int_value(node.array.size) if node.array.size is not None else None
         inside = min(node.count, max((size or 0) - index, 0))
-        if inside == (size or 0):  # a gather: what it reads of the array is not known here
+        if gathers:  # what it reads of the array is not known here
             return self.ports.peek(node.array, index, inside)
         data = self.ports.load(node.array, np.array([index]), inside, self.loc)[:, 0]
         if inside < node.count:  # beyond the array: what is there must not be used
