@@ -100,7 +100,7 @@ struct Core {
   std::string atomic;
   const void *atomic_type = nullptr;
   bool ready = false, settled = true, ended = false;
-  long steps = 0;  // waits that are over
+  long steps = 0;  // flags raised, and waits that are over
   float dequant = 1;
   ucontext_t context;
   std::vector<char> stack;
@@ -205,6 +205,7 @@ inline void deliver(const std::vector<Core *> &from, const std::vector<Core *> &
 }
 inline void cross_set(int mode, int pipe, int id) {
   check(id >= 0 && id < 16, "cross-core flags are 0 to 15");
+  ++me->steps;
   me->arrived[mode][id].push_back(now(pipe));
   std::vector<Core *> kind, mine, other;
   for (Core *c : running) if (c->cube() == me->cube()) kind.push_back(c);

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import os
 import resource
+import signal
 import subprocess
 import sys
 import types
@@ -66,11 +67,19 @@ def one(path: str, folder: Path) -> None:
 def line_of(program: Path, name: str, folder: Path) -> str:
     """Run a program in a process of its own; what it said."""
     command = [sys.executable, "-m", "ascend_verify.checkout", "--one", str(program), str(folder)]
+    # A session of its own: what is late ends with the programs that it has started.
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=WALL)
-        out = done.stdout
-    except subprocess.TimeoutExpired as late:
-        out = late.stdout.decode() if isinstance(late.stdout, bytes) else ""
+        out, _ = process.communicate(timeout=WALL)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, _ = process.communicate()
     found = [line.split("\t")[1:] for line in out.splitlines() if line.startswith("LAUNCH\t")]
     good = [
         (int(calls), float(said)) for calls, said in found if said[:1].isdigit() or said == "inf"
