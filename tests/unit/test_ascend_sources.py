@@ -82,6 +82,20 @@ def test_operations_on_tiles_are_functions_of_threads():
     assert "asc_vf_call<tile_mul_s_float32>(cce::dim3(256), a, a, 2.0f, 1, 256" in text
 
 
+def test_functions_that_only_the_source_has_need_room_too():
+    @T.prim_func
+    def kernel(A: T.Tensor((60, 1024), "float32")):
+        with T.Kernel(1):
+            a = T.alloc_shared((60, 1024), "float32")
+            T.copy(A, a)
+            for i, j in T.Parallel(60, 1024):
+                a[i, j] = a[i, j] * 2.0
+            T.copy(a, A)
+
+    with pytest.raises(TileError, match="with 245760 bytes of UB in use"):
+        source(kernel)
+
+
 def test_what_has_no_form_is_refused_by_name():
     @T.prim_func
     def kernel(A: T.Tensor((16, 16), "float16"), C: T.Tensor((16, 16), "float32")):

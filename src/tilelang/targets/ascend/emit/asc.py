@@ -16,8 +16,9 @@ import numpy as np
 from tilelang.ir.ascend import Core, CoreRegion, VectorFunction
 from tilelang.ir.expr import Const, Expr, Var, int_value
 from tilelang.ir.interval import interval
-from tilelang.ir.thread import Array, Instr, Kernel, Program, Slot, kernels_of
+from tilelang.ir.thread import Array, Declare, Instr, Kernel, Program, Slot, Space, kernels_of
 from tilelang.ir.tile import Stmt
+from tilelang.scopes import Memory
 from tilelang.targets.ascend.emit.functions import Functions
 from tilelang.targets.ascend.emit.statements import Printer, Statements, cut, parameter
 from tilelang.targets.ascend.emit.text import (
@@ -29,6 +30,7 @@ from tilelang.targets.ascend.emit.text import (
     with_own_names,
 )
 from tilelang.targets.ascend.emit.tiles import TILES, fill
+from tilelang.targets.ascend.machine import ASCEND950
 
 HEADERS = (
     "c_api/asc_simd.h",
@@ -99,6 +101,22 @@ class _Kernel(Statements):
                 self.text.line(f"int32_t {block.name} = (int32_t)block_idx;")
             self.block(k.body)
         self.text.line()
+        if self.text.tiles:
+            self._room()
+
+    def _room(self) -> None:
+        """Threads keep some of UB, also those of functions that only the source has."""
+        room = ASCEND950.memories[Memory.UB][-1]
+        for s in self.kernel.walk():
+            if isinstance(s, Declare) and s.array.space is Space.UB and s.array.size is not None:
+                end = (s.offset or 0) + (int_value(s.array.size) or 0) * s.array.type.bytes
+                if end > room.amount:
+                    raise unprintable(
+                        s,
+                        f"operations on tiles of UB outside vector functions, with {end} bytes of"
+                        " UB in use,",
+                        help=f"at most {room.amount} bytes beside threads ({room.source})",
+                    )
 
     def _uses(self, var: Var) -> bool:
         return any(
