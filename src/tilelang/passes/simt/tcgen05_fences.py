@@ -131,8 +131,9 @@ class _Fences:
                 out += made
             elif isinstance(stmt, If):
                 begin = replace(state, here=_Use.NONE)
-                then, one = self.block(stmt.then, begin, later=more)
-                orelse, other = self.block(stmt.orelse, begin, later=more)
+                # The arms of a block run at the same time.
+                then, one = self.block(stmt.then, begin, later=more or _uses(stmt.orelse))
+                orelse, other = self.block(stmt.orelse, begin, later=more or _uses(stmt.then))
                 out.append(_with(stmt, (then, orelse)))
                 some = one.here ^ other.here
                 state = _State(here=state.here, some=some) | one | other
@@ -190,7 +191,7 @@ class _Fences:
         """The fences before a step that others wait for, and the state after it."""
         first: list[Stmt] = []
         told = state.own | state.some
-        if told and later:
+        if told and (later or stmt.row.startswith("mbarrier")):
             if state.some & state.others:
                 first.append(Instr(AFTER, (), (), loc=stmt.loc))
             first.append(Instr(BEFORE, (), (), loc=stmt.loc))
