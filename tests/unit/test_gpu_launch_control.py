@@ -12,6 +12,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from blackwell_build import check_blackwell
+from simulator_faults import faults
 from tilelang.dtypes import DType
 from tilelang.errors import TileError, TileValueError
 from tilelang.ir.expr import Const
@@ -485,3 +486,22 @@ def test_the_statements_have_rules(old, new, why):
     assert not violations(fn)
     assert old in text, text
     assert why in "\n".join(violations(read_function(text.replace(old, new))))
+
+
+def test_every_step_that_is_left_out_is_reported():
+    """But for the fence between two queries: the one after the second is enough."""
+    a = np.ones((5, 40), np.float32)
+    program = lower(rows_by_whoever_is_there(5, 40, 96).ir, chip("sm_100a"))
+    silent = []
+    for dropped, *_ in faults(program):
+        simulated = SimulatedProgram(dropped.program, ROWS)
+        found = []
+        for schedule in Schedule.sweep(5):
+            args = {"A": a, "B": np.zeros_like(a), "began": np.zeros(5, np.int32)}
+            found += simulated.check(args, schedule)
+            assert found or (args["B"] == 2).all(), f"{dropped}: only the result shows it"
+            if found:
+                break
+        if not found:
+            silent.append(dropped.what)
+    assert silent == ["fence.proxy.async dropped"]
