@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle_form import INT32, Form, Program, Stmt
-from oracle_rules import Body, hints, parameters, row_major, symbols
+from oracle_form import INT32, ONE, Form, Program, Stmt
+from oracle_rules import ZERO, Body, hints, parameters, row_major, symbols
 
 
 class Own:
@@ -18,6 +18,7 @@ class Own:
     def __init__(self, form: Form) -> None:
         _, name, params, body, views = form
         self.values: dict[str, Any] = {}
+        self.shapes: dict[str, Form] = {}
         self.thread: Form = ["var", ""]
         for view in views.values():
             if view[2] and row_major(view[1], view[2]):
@@ -33,12 +34,24 @@ class Own:
     def body(self, forms: list[Form], top: Body) -> list[Stmt]:
         """A sequence of statements."""
         out: list[Stmt] = []
-        for s in forms:
+        for k, s in enumerate(forms):
+            before = forms[k - 1] if k else []
+            if before[:2] == ["op", "ClcQuery"] and s[:2] == ["op", "Fence"]:
+                continue  # a query is fenced
             handler = getattr(self, "_" + s[0].replace(" ", "_"), None)
             out.extend(handler(s, top) if handler is not None else [Stmt(f"own {s[0]}")])
         return out
 
+    def element(self, region: Form) -> Form:
+        """The first element of a region, by its place in the buffer."""
+        _, name, mins, _ = region
+        at = ZERO
+        for size, low in zip(self.shapes[name], mins, strict=True):
+            at = ["bin", "+", ["bin", "*", at, size], low]
+        return ["region", name, [at], [ONE]]
+
     def _alloc(self, s: Form, top: Body) -> list[Stmt]:
+        self.shapes[s[1]] = s[3]
         top.declare(s[1:])
         return []
 
@@ -103,20 +116,12 @@ class Own:
         kind, fields = s[1], dict(s[2])
         if kind == "Annotate":
             return self._annotate(fields, top)
-        if kind == "Collective":
-            name, dtype = fields["result"][1:3]
-            self.values[name] = ["fn", fields["fn"], dtype, fields["args"], *fields["params"]]
+        value = self._value(kind, fields)
+        if value is not None:
+            self.values[fields.get("result", fields.get("previous"))[1]] = value
             return []
-        if kind == "Atomic" and fields["previous"] is not None:
-            name, dtype = fields["previous"][1:3]
-            update = [fields["dst"], fields["value"]]
-            self.values[name] = ["fn", f"atomic_{fields['op']}_ret", dtype, update]
-            return []
-        if kind == "RngNext":
-            name, dtype = fields["result"][1:3]
-            bits = fields["distribution"] == "bits"
-            self.values[name] = ["fn", "rng_rand" if bits else "rng_rand_float", dtype, []]
-            return []
+        if kind == "ClcTryCancel":
+            fields["response"] = self.element(fields["response"])
         if kind == "WarpSpecialize":
             return [self._specialized(fields["groups"], fields["body"], top)]
         if "hints" in fields:
@@ -124,6 +129,23 @@ class Own:
         if kind == "Gemm":
             fields.setdefault("hints", {})
         return [Stmt(kind, {k: int(v) if isinstance(v, bool) else v for k, v in fields.items()})]
+
+    def _value(self, kind: str, fields: dict[str, Any]) -> Form | None:
+        """The expression that upstream has for what binds a name here."""
+        if kind == "Collective":
+            dtype = fields["result"][2]
+            return ["fn", fields["fn"], dtype, fields["args"], *fields["params"]]
+        if kind == "ClcQuery":
+            word = "get_" * (fields["part"] != "is_canceled") + fields["part"]
+            at = self.element(fields["response"])
+            return ["fn", f"clc_{word}", fields["result"][2], [at]]
+        if kind == "Atomic" and fields["previous"] is not None:
+            update = [fields["dst"], fields["value"]]
+            return ["fn", f"atomic_{fields['op']}_ret", fields["previous"][2], update]
+        if kind == "RngNext":
+            bits = fields["distribution"] == "bits"
+            return ["fn", "rng_rand" if bits else "rng_rand_float", fields["result"][2], []]
+        return None
 
     def _annotate(self, fields: dict[str, Any], top: Body) -> list[Stmt]:
         """Wishes about registers are statements; schedules count by being there; the rest are

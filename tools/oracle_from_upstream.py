@@ -414,6 +414,14 @@ def _barrier(kind: str, *names: str) -> Any:
     return handler
 
 
+def _up_try_cancel(multicast: int) -> Any:
+    def handler(_: Upstream, a: Form, _notes: Any) -> list[Stmt]:
+        fields = {"response": _region(a[0]), "barrier": _region(a[1]), "multicast": multicast}
+        return [Stmt("ClcTryCancel", fields)]
+
+    return handler
+
+
 def _named(op: str, *names: str, **fixed: Any) -> Any:
     """An operation whose operands are plain values."""
 
@@ -521,6 +529,8 @@ _UPSTREAM_OPS: dict[str, Any] = {
     "tl.cluster_sync": _named("ClusterBarrier", step="sync"),
     "tl.cluster_arrive": _named("ClusterBarrier", step="arrive"),
     "tl.cluster_wait": _named("ClusterBarrier", step="wait"),
+    "tl.clc_try_cancel": _up_try_cancel(0),
+    "tl.clc_try_cancel_multicast": _up_try_cancel(1),
     "tl.named_barrier_arrive": _named("NamedArrive", "barrier_id", "thread_count"),
     "tl.tileop.copy": _up_copy,
     "tl.tileop.fill": _up_fill,

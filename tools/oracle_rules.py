@@ -15,8 +15,9 @@ the rule stands here, once:
    form.
 6. Hints of a loop or copy whose default is written out are as good as absent.
 7. `T.ws(g)` is a statement here; upstream writes the condition on the thread index.
-8. What has an effect and a value (a shuffle, a vote, an atomic update) is a statement that binds a
-   name here, and an expression upstream: the name is replaced by the expression.
+8. What has an effect and a value (a shuffle, a vote, an atomic update, a query of an answer about a
+   cluster with the fence that belongs to it) is a statement that binds a name here, and an
+   expression upstream: the name is replaced by the expression.
 9. A single element of a barrier is a region of one element here, a load upstream.
 10. A schedule of warp specialisation counts by being there.
 11. `x * 1`, `x / 1`, `x + 0` and `x - 0` of floats are `x` upstream.
