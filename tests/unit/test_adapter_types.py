@@ -116,18 +116,6 @@ def test_bits_of_any_integers_are_combined(dtype, name):
     np.testing.assert_array_equal(run(n, dtype, body, a, b), wanted)
 
 
-@T.macro
-def masked(c, a, b):
-    T.tile.bitwise_and(c, a, 7)
-
-
-def test_bits_of_a_scalar_are_words():
-    a = np.arange(96, dtype="i2")
-    np.testing.assert_array_equal(run(96, "int16", masked, a, a), a & 7)
-    with pytest.raises(TileError, match="of 32 bits and a scalar"):
-        of_tiles(96, "int32", masked)
-
-
 def nest(n, dtype, value):
     @T.prim_func
     def kernel(A: T.Tensor((n,), dtype), B: T.Tensor((n,), dtype), C: T.Tensor((n,), dtype)):

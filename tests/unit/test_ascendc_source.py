@@ -212,7 +212,7 @@ def test_a_scalar_and_an_operand_have_the_type_that_the_function_takes(dtype, ca
 @pytest.mark.parametrize(
     ("dtype", "call", "said"),
     [
-        ("bfloat16", T.tile.add, "Add of bfloat16"),
+        ("bfloat16", T.tile.add, "T.tile.add of bfloat16"),
         ("int32", T.tile.pow, "pow"),
         ("float32", lambda c, a, b: T.tile.sin(c, a), "instructions v.sin"),
         ("int32", lambda c, a, b: T.reduce_sum(a, c[0, :8], dim=-1), "reduce_sum of int32"),

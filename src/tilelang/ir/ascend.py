@@ -303,10 +303,11 @@ class VectorFn:
 
 _HALF = ("float16", "float32")
 _SIGNED = ("int16", "float16", "int32", "float32")
-_BITS = ("int16", "uint16")
 _INTEGERS = ("int16", "uint16", "int32", "uint32")
 _WORDS = ("int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32")
 _BYTES = ("int8", "uint8")
+# The functions of bits know words of 16 bits, as which the bits of any integers can be taken.
+_BITS = (*_BYTES, *_INTEGERS)
 
 
 def _fns(srcs: int, *rows: tuple[str, str, str, tuple[str, ...]]) -> list[VectorFn]:

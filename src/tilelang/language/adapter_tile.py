@@ -140,65 +140,14 @@ def emit(
 # Families ----------------------------------------------------------------------------------------
 
 
-def in_words(name: str, tiles: Sequence[Region | Expr]) -> list[Region | Expr]:
-    """The operands of an operation on bits, which is one on words of 16 bits, as such words."""
-    bits = next(t.dtype.bits for t in tiles if isinstance(t, Region))
-    if bits == WORD or bits not in (8, 32):
-        return list(tiles)
-    found: list[Region | Expr] = []
-    for t in tiles:
-        if not isinstance(t, Region):
-            raise _bad(
-                "dtype",
-                f"T.tile.{name} of {bits} bits and a scalar",
-                expected="int16 or uint16, or two tiles",
-                help="fill a tile with it",
-            )
-        found.append(_words(name, t, bits))
-    return found
-
-
-WORD = 16
-
-
-def _words(name: str, r: Region, bits: int) -> Region:
-    def scaled(e: Expr) -> Expr:
-        op = BinaryOp.MUL if bits > WORD else BinaryOp.FLOORDIV
-        made = simplify(Binary(op, e, const(2, e.dtype)))
-        if bits < WORD and not equal(Binary(BinaryOp.MUL, made, const(2, e.dtype)), e):
-            raise _bad(
-                "shape",
-                f"T.tile.{name} of {r.dtype} works on pairs of elements",
-                expected="rows and slices of an even number",
-                got=shape_text(r.extents),
-            )
-        return made
-
-    shape = (*r.buffer.shape[:-1], scaled(r.buffer.shape[-1]))
-    view = alias(r.buffer, shape, DType("int16")).buffer
-    mins, extents = ((*(axes[:-1]), scaled(axes[-1])) for axes in (r.mins, r.extents))
-    return Region(view, mins, extents, loc=r.loc)
-
-
 def _unary(name: str, op: str) -> Callable[..., None]:
     def fn(dst: Any, src0: Any) -> None:
         d = tile_of(dst, f"the destination of T.tile.{name}")
         s = tile_of(src0, f"the source of T.tile.{name}")
         agree(name, d, [s])
-        _emit_bits(name, op, d, [s])
+        emit(name, op, d, [s])
 
     return fn
-
-
-def _emit_bits(name: str, op: str, d: Region, srcs: Sequence[Region | Expr]) -> None:
-    """Emit an operation; one on bits of any integers as one on words."""
-    if op in ON_BITS and d.dtype.is_integer:
-        out, *srcs = in_words(name, [d, *srcs])
-        d = out if isinstance(out, Region) else d
-    emit(name, op, d, srcs)
-
-
-ON_BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not")
 
 
 def _binary(name: str, op: str) -> Callable[..., None]:
@@ -207,7 +156,7 @@ def _binary(name: str, op: str) -> Callable[..., None]:
         a = tile_of(src0, f"source 0 of T.tile.{name}")
         b = source(src1, d.dtype, f"source 1 of T.tile.{name}")
         agree(name, d, [a, b])
-        _emit_bits(name, op, d, [a, b])
+        emit(name, op, d, [a, b])
 
     return fn
 
