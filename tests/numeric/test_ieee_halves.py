@@ -81,3 +81,26 @@ def test_another_rounding_of_16_bits_is_refused(dtype):
         def kernel(X: T.Tensor((1,), dtype)):
             with T.Kernel(1, threads=32):
                 X[0] = T.ieee_add(X[0], X[0], "rz")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_pairs_are_fused_lane_by_lane(dtype, target):
+    @T.prim_func
+    def kernel(
+        X: T.Tensor((N,), dtype),
+        Y: T.Tensor((N,), dtype),
+        Z: T.Tensor((N,), dtype),
+        R: T.Tensor((N,), dtype),
+    ):
+        with T.Kernel(N // 128, threads=64) as bx:
+            at = T.Ramp(bx * 128 + T.get_thread_binding() * 2, 1, 2)
+            R[at] = T.fma2(X[at], Y[at], Z[at])
+
+    given, found = words(dtype), np.zeros(N, TYPES[dtype])
+    tilelang.compile(kernel, target=target)(*given, found)
+    with np.errstate(all="ignore"):
+        want = np.asarray(operation("fma", DType(dtype))(*given))
+    both_nan = np.isnan(found.astype(np.float32)) & np.isnan(want.astype(np.float32))
+    assert (both_nan | (found.view(np.uint16) == want.view(np.uint16))).all()
+    tilelang.compile(kernel, target="cuda:sm_90a")

@@ -17,6 +17,8 @@ from tilelang.ir.expr import (
     Cast,
     Const,
     Expr,
+    Lane,
+    Pack,
     Select,
     Unary,
     UnaryOp,
@@ -25,7 +27,7 @@ from tilelang.ir.node import Node
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
 
-F32, I32 = DType("float32"), DType("int32")
+F32, I32, U32 = DType("float32"), DType("int32"), DType("uint32")
 _EXACT = (BinaryOp.MIN, BinaryOp.MAX)
 _FUSED = ("fma", "ieee_fma")
 _EXACT_CALLS = ("abs", "ceil", "floor", "round", "round_away", "trunc")
@@ -71,7 +73,7 @@ def _call(node: Call) -> Expr | None:
     if wide == first:
         return None
     if node.fn in _FUSED:
-        return _back(_odd(tuple(Cast(a, wide) for a in node.args), wide), node.type, False)
+        return _fused(node)
     same = node.type == first
     inner = Call(
         node.fn,
@@ -82,16 +84,26 @@ def _call(node: Call) -> Expr | None:
     return _back(inner, node.type, node.fn in _EXACT_CALLS) if same else inner
 
 
-def _odd(args: tuple[Expr, ...], wide: DType) -> Expr:
+def _fused(node: Call) -> Expr:
+    """x * y + z of a narrow type, lane by lane."""
+    if node.type.lanes == 1:
+        return _back(_odd(tuple(Cast(a, F32) for a in node.args)), node.type, False)
+    each = [
+        _fused(Call(node.fn, tuple(Lane(a, k) for a in node.args), node.type.base))
+        for k in range(node.type.lanes)
+    ]
+    return Pack(tuple(each), node.type)
+
+
+def _odd(args: tuple[Expr, ...]) -> Expr:
     """x * y + z in float32 rounded to odd: the neighbour with the odd last bit where it is inexact.
 
     It keeps two bits more than any narrower type, so one more rounding is that of the exact result
     (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums").
     """
-    down, up = (Call("ieee_fma", args, wide, params=(mode,)) for mode in ("rd", "ru"))
-    bits = DType("uint32").with_lanes(wide.lanes)
-    odd = Binary(BinaryOp.BITAND, Bitcast(down, bits), Const(1, bits))
-    nearer = Select(Binary(BinaryOp.NE, odd, Const(0, bits)), down, up)
+    down, up = (Call("ieee_fma", args, F32, params=(mode,)) for mode in ("rd", "ru"))
+    odd = Binary(BinaryOp.BITAND, Bitcast(down, U32), Const(1, U32))
+    nearer = Select(Binary(BinaryOp.NE, odd, Const(0, U32)), down, up)
     return Select(Binary(BinaryOp.EQ, down, up), up, nearer)  # +0 is `up`
 
 
