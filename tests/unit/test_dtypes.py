@@ -588,17 +588,3 @@ def test_unused_bits_of_a_slot_do_not_count():
         0x12,
     ]
     assert pack(dirty.view(ml_dtypes.uint4), DType("uint4")).tolist() == [0x22]
-
-
-@pytest.mark.parametrize("step", [1, 2])
-def test_every_float16_becomes_the_float32_of_its_value(step):
-    """By the thousand, and a few at a time; also those whose elements are no neighbours."""
-    words = np.arange(1 << 16, dtype=np.uint16)
-    finite = words[(words & 0x7C00) != 0x7C00]
-    widen = converter(DType("float16"), DType("float32"))
-    for given in (finite, words, finite[:100], np.concatenate([finite, words[0x7C00:0x7C01]])):
-        halves = np.repeat(given, step).view(np.float16)[::step].reshape(1, -1)
-        found = widen(halves)
-        assert found.dtype == np.float32
-        assert found.shape == halves.shape
-        assert (found.view(np.uint32) == halves.astype(np.float32).view(np.uint32)).all()

@@ -178,24 +178,9 @@ def _float_to_float(src: DType, dst: DType, mode: str, saturate: bool) -> Conver
         return _from_float32(dst, mode, saturate)
     if dst.is_narrow_float:
         return _by_table(src, dst, mode, saturate)
-    wide = _from_float16 if src.name == "float16" else _as(np.float32)
     if dst.name == "float32":
-        return wide
-    return _then(wide, _from_float32(dst, mode, saturate))
-
-
-def _from_float16(x: Array) -> Array:
-    """float16 as float32. NumPy goes number by number; of many finite ones the bits are moved to
-    their places, and the exponent is put right by a product.
-    """
-    if x.size < 4096 or (x.view(np.uint16) & np.uint16(0x7C00)).max() == 0x7C00:
-        return x.astype(np.float32)
-    words = x.view(np.int16).astype(np.int32)
-    words <<= np.int32(13)
-    words &= np.int32(~0x70000000)
-    found = words.view(np.float32)
-    found *= np.float32(2.0**112)
-    return found
+        return _as(np.float32)
+    return _then(_as(np.float32), _from_float32(dst, mode, saturate))
 
 
 def _int_to_float(src: DType, dst: DType, mode: str, saturate: bool) -> Converter:

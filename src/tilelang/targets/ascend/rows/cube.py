@@ -34,13 +34,11 @@ from tilelang.targets.ascend.rows.build import (
     zn_view,
 )
 from tilelang.targets.ascend.rows.copies import l0c_view
-from tilelang.targets.ascend.rows.numbers import stored
 
 _LOAD = "AscendC API, LoadData (LoadData2DParams); fractal orders: tilelang-ascend common.h"
 _MMAD = "AscendC API, Mmad (MmadParams)"
 _INPUTS = ("float16", "bfloat16", "float32", "int8", "float8_e4m3fn", "float8_e5m2")
 _LOADED = (*_INPUTS, "uint8")  # bytes of two fp4
-_FLOAT32 = np.dtype(np.float32)
 _C0 = Immediate("c0", int, (8, 16, 32, 64))
 
 Params = Mapping[str, Any]
@@ -65,7 +63,7 @@ def inner_first(outer: int, inner: int, c0: int) -> Strided:
 def read_tile(x: Array, outer: int, inner: int) -> Array:
     """A tile as a matrix; floats in float32, in which the product is computed."""
     o, i, rows, c0 = x.shape
-    wide = x if x.dtype == np.int8 else stored(x, _FLOAT32)  # as it lies in memory
+    wide = x if x.dtype == np.int8 else x.astype(np.float32)  # as it lies in memory
     return wide.transpose(0, 2, 1, 3).reshape(o * rows, i * c0)[:outer, :inner]
 
 
