@@ -9,6 +9,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from blackwell_build import check_blackwell
+from tilelang.errors import TileError
 from tilelang.ir.thread import Instr
 
 RANDOM = np.random.default_rng(21)
@@ -171,3 +172,24 @@ def test_a_result_of_16_bits_has_a_cell_for_each_element():
     program = check_blackwell(kernel, A=a, B=b, C=np.zeros((128, 48), "float16"))
     loads = moves(program, "ld")
     assert loads and all(m.endswith(".half") for m in loads)
+
+
+@pytest.mark.parametrize("widths", [(384, 384), (384, 4, 4, 4)])
+def test_buffers_that_do_not_fit_together_are_named(widths):
+    """Each takes a power of two of columns, at least 32; the block has 512."""
+
+    @T.prim_func
+    def kernel(D: T.Tensor((128, 4), "float32")):
+        with T.Kernel(1, threads=128):
+            f = T.alloc_fragment((128, 4), "float32")
+            held = [T.alloc_tmem((128, n), "float32") for n in widths]
+            for t in held:
+                T.fill(t, 1)
+            T.copy(held[-1][:, 0:4], f)
+            T.copy(f, D)
+
+    for target in TARGETS:
+        with pytest.raises(TileError, match="Tensor Memory") as caught:
+            tilelang.compile(kernel, target=target)
+        taken = sum(max(32, 1 << (n - 1).bit_length()) for n in widths)
+        assert str(taken) in str(caught.value) and "512" in str(caught.value)
