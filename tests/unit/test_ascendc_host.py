@@ -99,7 +99,7 @@ def test_numbers_that_differ_are_said():
     assert launches.apart(np.array([1.0, 2.0, 3.0], np.float32), a) == float("inf")
 
 
-N = 256
+N = 200
 
 
 def every_function(dtype):  # noqa: PLR0915 - one row for each function

@@ -85,7 +85,8 @@ def test_a_load_leaves_what_is_behind_its_rows():
     def kernel(A: T.Tensor((4, 20), "float32"), B: T.Tensor((4, 24), "float32")):
         with T.Kernel(1, is_npu=True) as (_, _):
             a = T.alloc_ub((4, 24), "float32")
-            T.copy(A, a, pad_value=-1.0)
+            T.tile.fill(a, -1.0)
+            T.copy(A, a[:, 0:20])
             T.copy(a, B)
 
     # The load itself would fill each row up to a whole block, over what the fill has put there.
@@ -101,6 +102,19 @@ def test_neighbours_that_are_no_whole_blocks_are_copied_with_a_mask():
     assert "copy_part(c, a, 20);" in text
     assert not lines_of(text, " DataCopy(c")
     assert "DataCopy(c, a, 32);" in source(elementwise("float16", op, columns=32, rows=1))
+
+
+def test_a_comparison_loses_nothing_behind_its_last_repeat():
+    def op(c, a, b):
+        mask = T.alloc_ub((32,), "uint8")
+        T.tile.compare(mask, a, b, "LT")
+        T.tile.select(c, mask, a, b, "VSEL_TENSOR_TENSOR_MODE")
+
+    text = source(elementwise("float32", op, columns=104, rows=1))
+    assert "(ub, a, b, scratch, CMPMODE::LT, 104);" in text
+    assert "Compare(ub, a, b, CMPMODE::LT, 128);" in source(
+        elementwise("float32", op, columns=128, rows=1)
+    )
 
 
 def test_a_product_of_one_row_is_read_in_fractals():
@@ -257,3 +271,21 @@ def test_a_core_is_asked_for_once():
     text = source(kernel)
     assert text.count("if ASCEND_IS_AIV") == 1
     assert text.index("LocalTensor<uint8_t> scratch(") < text.index("sigmoid(a, a, scratch, 64)")
+
+
+def test_what_the_scalar_unit_stores_is_there_before_other_pipes_take_it():
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, is_npu=True) as (_, _):
+            a = T.alloc_ub((64,), "float32")
+            with T.Scope("V"):
+                T.copy(A, a)
+                T.barrier_all()
+                for k in T.serial(1, 64):
+                    a[k] = a[k - 1] + a[k]
+                T.copy(a, B)
+
+    # The author has no flag between: the statements' order is the program's.
+    text = source(kernel, **{"tl.ascend_auto_sync": False})
+    stored, store = text.index("SetValue("), text.index("DataCopyPad(B")
+    assert "PipeBarrier<PIPE_ALL>();" in text[stored:store]

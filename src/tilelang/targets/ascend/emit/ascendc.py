@@ -12,7 +12,7 @@ text on the host. What has no function here is refused by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from tilelang.ir.ascend import Core, CoreRegion, Pipe
 from tilelang.ir.expr import Expr, Var, int_value
@@ -105,6 +105,8 @@ class AscendC(Statements):
         self.kernel = kernel
         self.pending: dict[Pipe, list[tuple[Array, bool]] | None] = {}
         self.places: dict[Array, tuple[int, int]] = {}
+        self.stored: set[Array] = set()
+        """Tensors of UB that the scalar unit has written, with nothing behind it so far."""
         self.core: Core | None = None
         self.scratch_bytes = 0
         self.scratch_at = 0
@@ -152,8 +154,12 @@ class AscendC(Statements):
         if isinstance(stmt, (For, If, While)):
             # What the last round, or the other branch, left under way is not looked for.
             self.pending = dict.fromkeys(_OVERLAPPING)
+            before = set(self.stored)
+            if not isinstance(stmt, If):  # a round follows what the one before has written
+                self.stored |= {n.array for n in stmt.walk() if _is_stored(n)}
             super().statement(stmt)
             self.pending = dict.fromkeys(_OVERLAPPING)
+            self.stored |= before
             return
         if not isinstance(stmt, CoreRegion):
             super().statement(stmt)
@@ -215,16 +221,22 @@ class AscendC(Statements):
     def instruction(self, stmt: Instr) -> None:
         """An instruction, behind a barrier if one before it touches the same bytes."""
         row = cast("PipeRow", rows_of(_CHIP)[stmt.row])
+        imm = dict(stmt.imm)
         if stmt.row == "barrier":
-            done = dict(stmt.imm)["pipe"]
             for pipe in _OVERLAPPING:
-                if done in (pipe.value, "ALL"):
+                if imm["pipe"] in (pipe.value, "ALL"):
                     self.pending[pipe] = []
+        if (stmt.row, imm.get("pipe", imm.get("src"))) in (("barrier", "ALL"), ("flag.set", "S")):
+            self.stored.clear()
         touched = [
             (slot.array, bool(operand.effect & Effect.WRITE))
             for operand, slot in zip((*row.outs, *row.ins), (*stmt.outs, *stmt.ins), strict=True)
             if isinstance(slot, Slot)
         ]
+        if any(self._overlap(a, b) for a, _ in touched for b in self.stored):
+            self.text.line("PipeBarrier<PIPE_ALL>();")
+            self.pending = {pipe: [] for pipe in _OVERLAPPING}
+            self.stored.clear()
         if row.pipe in _OVERLAPPING:
             if row.pipe is Pipe.M:
                 touched = touched[:1]
@@ -267,6 +279,11 @@ class AscendC(Statements):
             raise unprintable(stmt, "single elements stored to global memory")
         index = self.of(stmt.index)
         self.text.line(f"{stmt.array.name}.SetValue({index}, {self.of(stmt.value)});")
+        self.stored.add(stmt.array)
+
+
+def _is_stored(node: Node) -> TypeGuard[Write]:
+    return isinstance(node, Write) and node.array.space is Space.UB
 
 
 def _is_large(stmt: Instr) -> bool:

@@ -135,6 +135,45 @@ __aicore__ inline void progression(const LocalTensor<T>& dst, T first, T step, i
   }
 }
 """,
+    # A comparison takes whole repeats: what is behind them is compared in the temporary, and its
+    # bits are stored by the scalar unit.
+    **{
+        f"{call.lower()}_part": f"""\
+template <typename T>
+__aicore__ inline void {call.lower()}_part(
+    const LocalTensor<uint8_t>& dst, const LocalTensor<T>& a, {parameter},
+    const LocalTensor<uint8_t>& scratch, CMPMODE mode, int32_t count) {{
+  constexpr int32_t wide = 256 / sizeof(T);
+  int32_t left = count % wide, whole = count - left;
+  LocalTensor<T> x = scratch.ReinterpretCast<T>();
+  LocalTensor<uint8_t> made = scratch[512];
+  if (whole > 0) {{
+    {call}(dst, a, b, mode, (uint32_t)whole);
+  }}
+  if (left > 0) {{
+    PipeBarrier<PIPE_V>();
+    Copy(x, a[whole], (uint64_t)left, 1, CopyRepeatParams(1, 1, 8, 8));{more}
+    PipeBarrier<PIPE_V>();
+    {call}(made, x, {other}, mode, (uint32_t)wide);
+    PipeBarrier<PIPE_ALL>();
+    for (int32_t k = 0; 8 * k < left; ++k) {{
+      int32_t there = left - 8 * k < 8 ? (1 << (left - 8 * k)) - 1 : 255;
+      dst.SetValue(whole / 8 + k, (uint8_t)(made.GetValue(k) & there));
+    }}
+    PipeBarrier<PIPE_ALL>();
+  }}
+}}
+"""
+        for call, parameter, more, other in (
+            (
+                "Compare",
+                "const LocalTensor<T>& b",
+                "\n    Copy(x[wide], b[whole], (uint64_t)left, 1, CopyRepeatParams(1, 1, 8, 8));",
+                "x[wide]",
+            ),
+            ("Compares", "T b", "", "b"),
+        )
+    },
     # Bits of the mask choose between two tensors; the bits themselves are read by the scalar unit.
     "choose": """\
 template <typename T>
@@ -346,6 +385,8 @@ SCRATCH = {
         for op in ("add", "sub", "mul", "div", "max", "min")
         for side in ("column", "of_column")
     },
+    "compare_part": 1024,
+    "compares_part": 1024,
     "divide_by": 2048,
     "and_by": 2048,
     "or_by": 2048,

@@ -330,27 +330,16 @@ def _compare(x: Statements, stmt: Instr) -> None:
     *given, count = values_of(stmt)
     if not (str(a.dtype) in _REAL or (str(a.dtype) == "int32" and mode == "EQ")):
         raise unprintable(stmt, f"comparisons {mode} of {a.dtype}")
-    whole = _REPEAT // a.array.type.bytes
-    known = int_value(count)
-    if known is None or known % whole:
-        known = _rounded_up(stmt, dst, (a, *more), known, whole)
     places = ", ".join(at(x, s) for s in (dst, a, *more))
-    if given:
-        scalar = typed(x, stmt, given[0], a.dtype)
-        x.text.line(f"Compares({places}, {scalar}, CMPMODE::{mode}, {known});")
-    else:
-        x.text.line(f"Compare({places}, CMPMODE::{mode}, {known});")
-
-
-def _rounded_up(stmt: Instr, dst: Slot, srcs: Sequence[Slot], count: int | None, whole: int) -> int:
-    """A count in whole repeats, where all tensors have room for it."""
-    made = -(-count // whole) * whole if count is not None else 0
-    for slot, size in ((dst, made // 8), *((s, made) for s in srcs)):
-        known = int_value(slot.array.size) if slot.array.size is not None else None
-        first = int_value(slot.index)
-        if not made or known is None or first is None or first + size > known:
-            raise unprintable(stmt, f"comparisons of no multiple of {whole} elements")
-    return made
+    scalar = f", {typed(x, stmt, given[0], a.dtype)}" if given else ""
+    name = "Compares" if given else "Compare"
+    known = int_value(count)
+    if known is not None and known * a.array.type.bytes % _REPEAT == 0:
+        x.text.line(f"{name}({places}{scalar}, CMPMODE::{mode}, {known});")
+        return
+    # What is behind the last 256 bytes would be left out.
+    called, scratch = helper(x, stmt, f"{name.lower()}_part")
+    x.text.line(f"{called}({places}{scalar}, {scratch}CMPMODE::{mode}, {x.of(count)});")
 
 
 def _select(x: Statements, stmt: Instr) -> None:
