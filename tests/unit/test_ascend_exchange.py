@@ -9,7 +9,12 @@ import tilelang
 import tilelang.language as T
 from adapter_programs import AUTO
 from tilelang.errors import TileError
+from tilelang.ir.ascend import Core, CoreRegion, CrossWait
+from tilelang.ir.tile import For
+from tilelang.passes.ascend.explicit import explicit
+from tilelang.passes.ascend.settings import Automatic, with_automatic
 from tilelang.simulator.machine import Schedule
+from tilelang.targets import target
 
 N = 16
 HALF = "float16"
@@ -372,6 +377,46 @@ def test_exchanges_under_conditions(program, answer):
 )
 def test_a_sweep_of_schedules(program, answer):
     check(program, answer, SWEEP)
+
+
+# ---- One flag for several rounds -----------------------------------------------------------------
+
+
+def pipelined(interval, stages=2):
+    """Products that the vector cores add one to, over four rounds."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((4, N, N), HALF), B: T.Tensor((4, N, N), "float32")):
+        with T.Kernel(1, threads=2, is_npu=True):
+            p = T.alloc_shared((N, N), HALF)
+            c = T.alloc_fragment((N, N), "float32")
+            x = T.alloc_shared((N, N), "float32")
+            for k in T.Pipelined(4, num_stages=stages, cross_interval=interval):
+                T.copy(A[k, :, :], p)
+                T.gemm_v0(p, p, c, init=True)
+                T.copy(c, x)
+                T.tile.add(x, x, 1.0)
+                T.copy(x, B[k, :, :])
+
+    return kernel
+
+
+def waits(kernel):
+    fn = explicit(with_automatic(kernel.ir, Automatic), target("simulate:ascend910b"))
+    (vector,) = (n for n in fn.walk() if isinstance(n, CoreRegion) and n.core is Core.VECTOR)
+    loops = [n for n in vector.walk() if isinstance(n, For)]
+    return sum(isinstance(n, CrossWait) for loop in loops for n in loop.walk())
+
+
+def test_rounds_of_a_pipelined_loop_share_a_flag_where_they_are_asked_to():
+    assert waits(pipelined(1)) == 2
+    assert waits(pipelined(2)) == waits(pipelined(4)) == 1
+    for interval in (1, 2, 3):
+        kernel = tilelang.compile(pipelined(interval), out_idx=[1], pass_configs=AUTO)
+        a = matrices()
+        wanted = np.stack([square(x) + 1 for x in a])
+        np.testing.assert_array_equal(kernel(a), wanted)
+        assert tilelang.check(kernel, run_with=[a]) == []
 
 
 # ---- Many places ---------------------------------------------------------------------------------

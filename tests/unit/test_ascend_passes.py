@@ -9,7 +9,7 @@ import tilelang
 import tilelang.language as T
 from adapter_programs import AUTO, gemm_persistent, layer_norm, programs, softmax
 from tilelang.errors import TileValueError
-from tilelang.ir.ascend import Core, CoreRegion, SetFlag, WaitFlag
+from tilelang.ir.ascend import Core, CoreRegion, PipeBarrier, SetFlag, WaitFlag
 from tilelang.ir.tile import Alloc, Annotate, Parallel, Pipelined
 from tilelang.ir.verify import violations
 from tilelang.passes.ascend.effects import Effects
@@ -245,6 +245,34 @@ def test_without_any_one_event_something_is_found(kernel, arrays):
     assert events
     for (core, *_), flags in events.items():
         assert found(without(fn, core, flags), given), flags[0]
+
+
+def rounds_of(count):
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 32, 32), "float16"), C: T.Tensor((8, 32, 32), "float")):
+        with T.Kernel(1, is_npu=True) as (_cid, _vid):
+            a = T.alloc_L1((32, 32), "float16")
+            c = T.alloc_L0C((32, 32), "float")
+            for k in T.serial(count):
+                T.copy(A[k, :, :], a)
+                T.gemm_v0(a, a, c, init=True)
+                T.copy(c, C[k, :, :])
+
+    return kernel
+
+
+def test_a_loop_of_one_round_carries_no_flag():
+    one, two = (flags_of(made(rounds_of(n))) for n in (1, 2))
+    pairs = [sorted({(a.value, b.value) for _, a, b, _ in f}) for f in (one, two)]
+    assert pairs[0] == [("M", "FIX"), ("MTE2", "MTE1")]
+    assert set(pairs[1]) - set(pairs[0]) == {("FIX", "M"), ("MTE1", "MTE2")}
+
+
+def test_pipes_meet_around_a_loop_only_where_that_orders_something():
+    barriers = [n for n in made(layer_norm(16, 64)).walk() if isinstance(n, PipeBarrier)]
+    assert len(barriers) == 3
+    last = [n for n in made(rounds_of(2)).walk() if isinstance(n, PipeBarrier)]
+    assert last == []
 
 
 def test_without_the_setting_no_flag_is_added_and_the_checks_on_queues_say_so():

@@ -11,7 +11,7 @@ import pytest
 import tilelang
 import tilelang.ascend.language as W
 import tilelang.language as T
-from adapter_programs import AUTO, attention, gemm_int8, gemm_persistent
+from adapter_programs import AUTO, attention, attention_of_two_loops, gemm_int8
 from tilelang.ir.ascend import AtomicMode, Pipe, SetFlag
 from tilelang.ir.tile import Copy
 from tilelang.passes.ascend.explicit import EXPLICIT
@@ -120,7 +120,7 @@ def _relu(a, b):
 GAINS = [
     (small_behind_large(48), MODEL_950),
     (tail_beside_product(64, 48, 64), MODEL_950),
-    (gemm_persistent(100, 72, 96, (32, 48, 32), 3), MODEL_910B),
+    (attention_of_two_loops(96, 32, 32, 32), MODEL_910B),
     (gemm_int8(64, 64, 96, (32, 32, 32)), MODEL_910B),
     (attention(96, 2, 32, 32, 32, 2), MODEL_910B),
 ]
@@ -342,8 +342,6 @@ def test_a_program_whose_flags_do_not_fit_is_not_modelled():
 
 def test_auto_settings_of_the_adapter_reorder_too():
     kernel = tilelang.compile(
-        gemm_persistent(100, 72, 96, (32, 48, 32), 3),
-        target="simulate:ascend910b",
-        pass_configs=AUTO,
+        gemm_int8(64, 64, 96, (32, 32, 32)), target="simulate:ascend910b", pass_configs=AUTO
     )
     assert "list schedule: a block takes" in kernel.report()

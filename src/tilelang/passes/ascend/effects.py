@@ -36,15 +36,19 @@ from tilelang.ir.tile import (
     Atomic,
     Copy,
     Fill,
+    For,
     Function,
     Gemm,
+    If,
     Print,
     Reduce,
     Scan,
     Stmt,
     Store,
+    TileOp,
     Transpose,
     View,
+    While,
 )
 from tilelang.passes.ascend.storage import bytes_of, tile_of
 from tilelang.passes.build import whole
@@ -104,6 +108,7 @@ class Access:
 
     `low` and `high` are bytes of the root buffer, a hull of what may be touched: all of it where
     the place is known only when the kernel runs, and None for such a place in global memory.
+    `settled` is a read of the scalar unit without whose value it can issue nothing more.
     """
 
     by: Agent
@@ -113,6 +118,7 @@ class Access:
     low: int | None = None
     high: int | None = None
     region: Region | None = None
+    settled: bool = False
 
     @property
     def writes(self) -> bool:
@@ -163,6 +169,8 @@ class Effects:
         who = self.agents(stmt)
         home = core or (who[0].core if who else V)
         found = [a for e in _scalars(stmt) for a in self._loads(e, home)]
+        if isinstance(stmt, (TileOp, If, For, While)):
+            found = [replace(a, settled=True) for a in found]
         for effect, node in stmt.effects():
             if isinstance(node, Region):
                 kind = effect & ~Effect.READ if _begins_anew(stmt, node) else effect

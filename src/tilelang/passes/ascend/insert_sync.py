@@ -16,7 +16,7 @@ branch, so that its events are free. Where the events of two pipes do not suffic
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilelang.ir.ascend import (
     Core,
@@ -35,7 +35,6 @@ from tilelang.ir.tile import (
     Block,
     For,
     Function,
-    Gemm,
     Let,
     Pipelined,
     Stmt,
@@ -44,13 +43,14 @@ from tilelang.ir.tile import (
 )
 from tilelang.ir.walk import bodies
 from tilelang.isa.target import Target
-from tilelang.passes.ascend.effects import Access, Effects, conflict, spans_meet
+from tilelang.passes.ascend.effects import PRODUCTS, Access, Effects, conflict, spans_meet
 from tilelang.passes.ascend.flags import CrossFlags, Events, OutOfFlags
-from tilelang.passes.ascend.order import FROM_L1, Given, Need, Plan, plan
-from tilelang.passes.ascend.settings import Automatic, is_automatic
+from tilelang.passes.ascend.order import FROM_L1, GEMM_V0, Given, Need, Plan, plan, together
+from tilelang.passes.ascend.schedule_costs import rounds
+from tilelang.passes.ascend.settings import Automatic, is_automatic, orders_products
 from tilelang.passes.build import map_bodies, map_launches
-from tilelang.scopes import Dialect
 
+Touches = Sequence[Sequence[Access]]
 LOOPS = (For, Pipelined, While)
 GROUP = 2
 """The mode of a cross-core flag between the cube core and the vector cores of a group."""
@@ -88,6 +88,7 @@ class Ordering:
         self.within = is_automatic(fn, Automatic.SYNC)
         by_author = any(isinstance(n, (CrossSet, CrossWait)) for s in body for n in s.walk())
         self.across = is_automatic(fn, Automatic.CROSS_SYNC) and not by_author
+        self.own = orders_products(fn)
         self.made = frozenset(dict(fn.attrs).get(MADE, ()))
         self.addresses = dict(_addresses(body))
         self.events = Events(target, body)
@@ -102,16 +103,22 @@ class Ordering:
     # Blocks --------------------------------------------------------------------------------------
 
     def block(
-        self, body: Block, core: Core | None, *, in_loop: bool, repeats: bool = False
+        self,
+        body: Block,
+        core: Core | None,
+        *,
+        in_loop: bool,
+        repeats: bool = False,
+        most: int = 1,
     ) -> tuple[Block, Block, Block]:
         """A block with its flags; and, for the body of a loop (`repeats`), what comes before and
-        after the loop.
+        after the loop. In it, `most` waits between kinds of core may be one.
         """
         touched = [list(self.effects.inside(s, core)) for s in body]
-        around = [
-            self._given(s, t, core, in_loop=in_loop) for s, t in zip(body, touched, strict=True)
-        ]
-        found = plan(touched, around, self._matters, repeats=repeats)
+        each = zip(body, touched, strict=True)
+        all_given = [self._given(s, t, core, in_loop=in_loop) for s, t in each]
+        around, found = self._planned(body, touched, all_given, repeats=repeats)
+        found = together(found, most)
         flagged = self._flagged(found, body, in_loop=in_loop)
         out: list[Stmt] = []
         for at, stmt in enumerate(body):
@@ -121,13 +128,29 @@ class Ordering:
                 out += [_barrier(c) for c in around[at].before if not met and not _has_met(out, c)]
             out += _waits(flagged, at)
             live = [f for f in flagged if f.need.carried or f.need.after < at < f.need.at]
-            with self.events.inside(live, fresh=not in_loop):
+            fresh = not in_loop and around[at] == all_given[at]
+            with self.events.inside(live if fresh or in_loop else flagged, fresh=fresh):
                 out += self._inner(stmt, core, in_loop=in_loop)
             out += _sets(flagged, at)
             if compound and not (body is self.body and _is_idle(body[at + 1 :])):
                 out += [_barrier(c) for c in around[at].after]
         carried = [f for f in flagged if f.need.carried and f.id is not None]
         return tuple(out), tuple(map(_set, carried)), tuple(map(_wait, carried))
+
+    def _planned(
+        self, body: Block, touched: Touches, around: list[Given], *, repeats: bool
+    ) -> tuple[list[Given], Plan]:
+        """The waits of a block, and the meetings of pipes around loops and branches without which
+        there would be more.
+        """
+        found = plan(touched, around, self._matters, repeats=repeats)
+        for at, stmt in enumerate(body):
+            for side in ("before", "after") if _is_compound(stmt) else ():
+                less = [*around[:at], replace(around[at], **{side: ()}), *around[at + 1 :]]
+                again = plan(touched, less, self._matters, repeats=repeats)
+                if less != around and again.needs == found.needs:
+                    around, found = less, again
+        return around, found
 
     def _flagged(self, found: Plan, body: Block, *, in_loop: bool) -> list[Flagged]:
         """Each need of a block with its event or flag."""
@@ -141,11 +164,15 @@ class Ordering:
         """A statement with flags inside."""
         home = stmt.core if isinstance(stmt, CoreRegion) else core
         loop = isinstance(stmt, LOOPS)
+        again = loop and rounds(stmt) > 1
+        most = int(dict(stmt.hints).get("cross_interval", 1)) if isinstance(stmt, For) else 1
         before: list[Stmt] = []
         after: list[Stmt] = []
 
         def inner(body: Block) -> Block:
-            made, first, last = self.block(body, home, in_loop=in_loop or loop, repeats=loop)
+            made, first, last = self.block(
+                body, home, in_loop=in_loop or loop, repeats=again, most=most
+            )
             before.extend(first)
             after.extend(last)
             if isinstance(stmt, While) and any(isinstance(n, Load) for n in stmt.cond.walk()):
@@ -161,8 +188,10 @@ class Ordering:
         """The order around a statement that needs no flag."""
         if isinstance(stmt, PipeBarrier) and stmt.pipe is Pipe.ALL:
             return Given(after=[core] if core is not None else list(Core))
-        if isinstance(stmt, Gemm) and self.effects.dialect is Dialect.ADAPTER:
-            return FROM_L1 if len(self.effects.agents(stmt)) > 1 else Given()
+        if isinstance(stmt, PRODUCTS):
+            if len(self.effects.agents(stmt)) == 1:
+                return Given()
+            return GEMM_V0 if self.own else FROM_L1
         if in_loop or not self.within or not _is_compound(stmt):
             return Given()
         queues = {a.by for a in touched}
@@ -175,6 +204,8 @@ class Ordering:
         if not asked and p.root.name not in self.made and q.root.name not in self.made:
             return False
         if p.memory is not q.memory or not (p.writes or q.writes):
+            return False
+        if p.settled and p.by.core is q.by.core:
             return False
         if p.root.name == q.root.name:
             return conflict(p, q)

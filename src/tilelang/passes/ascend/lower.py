@@ -56,6 +56,7 @@ from tilelang.passes.ascend import lower_copies, lower_cube, lower_scales, lower
 from tilelang.passes.ascend.event_ids import EventIds
 from tilelang.passes.ascend.lower_functions import lower_function, lower_simd
 from tilelang.passes.ascend.lower_scales import SLOT_SHARE
+from tilelang.passes.ascend.settings import orders_products
 from tilelang.passes.ascend.step import Shared, Step
 from tilelang.passes.ascend.storage import SPACES, bytes_of, static_shape
 from tilelang.passes.build import unsupported
@@ -88,7 +89,8 @@ class AscendLowering(Lowering):
             self.addresses,
             lower_cube.orientations(fn),
             EventIds(fn, limits.event_ids.value if limits is not None else 8),
-            self.dialect,
+            orders_products(fn),
+            lower_cube.is_alone(fn),
             self.scaled,
         )
 

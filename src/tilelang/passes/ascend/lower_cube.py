@@ -26,7 +26,8 @@ from tilelang.ir.expr import (
 from tilelang.ir.simplify import ceildiv, simplify
 from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.thread import Array, Declare, Instr, Slot, Space
-from tilelang.ir.tile import Block, Function, Gemm, Stmt
+from tilelang.ir.tile import Block, For, Function, Gemm, Stmt, While
+from tilelang.passes.ascend.effects import PRODUCTS
 from tilelang.passes.ascend.step import Matrix, Step
 from tilelang.passes.ascend.storage import C0_BYTES, FRACTAL, ceil_to
 from tilelang.passes.build import as_type, compare, minus, plus, serial, times
@@ -63,6 +64,13 @@ def orientations(fn: Function) -> dict[str, bool]:
                     help="load the tile into a second buffer for one of them",
                 )
     return found
+
+
+def is_alone(fn: Function) -> bool:
+    """Whether no product of a function can run before another: there is one, and no loop has it."""
+    products = [n for n in fn.walk() if isinstance(n, PRODUCTS)]
+    loops = (n for n in fn.walk() if isinstance(n, (For, While)))
+    return len(products) == 1 and not any(m is products[0] for n in loops for m in n.walk())
 
 
 def gemm(step: Step, stmt: Gemm) -> Block:
@@ -216,7 +224,7 @@ class FromL1:
     def block(self) -> Block:
         """The whole product."""
         step = self.step
-        own = step.shared.dialect is Dialect.ADAPTER
+        own = step.shared.own_order
         before: list[Stmt] = []
         after: list[Stmt] = []
         if own:
@@ -224,14 +232,15 @@ class FromL1:
             after += [*self._pair(Pipe.MTE1, Pipe.MTE2), *self._pair(Pipe.M, Pipe.FIX)]
         halves, declared = self.halves()
         ids = step.shared.ids.two(Pipe.M, Pipe.MTE1), step.shared.ids.two(Pipe.MTE1, Pipe.M)
-        before += [self._flag("flag.set", Pipe.M, Pipe.MTE1, const(e)) for e in ids[0]]
-        after = [*(self._flag("flag.wait", Pipe.M, Pipe.MTE1, const(e)) for e in ids[0]), *after]
         count = ceildiv(self.sizes.k, Const(self.chunk, self.sizes.k.dtype))
         count = simplify(count, step.env)
+        if int_value(count) == 1:  # nothing to wait for but the product before
+            free = () if step.shared.alone else self._pair(Pipe.M, Pipe.MTE1)
+            body = self._tile(const(0), halves, ids, step)[1:-1]
+            return (*declared, *before, *free, *body, *after)
+        before += [self._flag("flag.set", Pipe.M, Pipe.MTE1, const(e)) for e in ids[0]]
+        after = [*(self._flag("flag.wait", Pipe.M, Pipe.MTE1, const(e)) for e in ids[0]), *after]
         var = step.shared.names.var("kk", INT32)
-        if int_value(count) == 1:
-            body = self._tile(const(0), halves, ids, step)
-            return (*declared, *before, *body, *after)
         body = self._tile(var, halves, ids, step)
         loop = serial(var, as_type(count, INT32), body, self.loc)
         return (*declared, *before, loop, *after)

@@ -8,7 +8,7 @@ statements; an agent that waits for another knows what that one knew when it rai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilelang.ir.ascend import PIPES_OF, Core, Pipe
 from tilelang.passes.ascend.effects import Access, Agent, agent
@@ -118,8 +118,11 @@ class Given:
 
 
 _MTE2, _MTE1, _M, _FIX = (agent(Core.CUBE, p) for p in (Pipe.MTE2, Pipe.MTE1, Pipe.M, Pipe.FIX))
-FROM_L1 = Given(first=((_MTE2, _MTE1), (_FIX, _M)), last=((_M, _MTE1), (_MTE1, _MTE2), (_M, _FIX)))
-"""What a product from L1 of the adapter's dialect (`gemm_v0`) orders itself (`lower_cube`)."""
+FROM_L1 = Given(last=((_MTE1, _M),))
+"""What a product from L1 orders itself (`lower_cube`): sums come after the loads of L0A and L0B."""
+
+GEMM_V0 = Given(first=((_MTE2, _MTE1), (_FIX, _M)), last=((_MTE1, _M), (_MTE1, _MTE2), (_M, _FIX)))
+"""And where it orders all pipes around it (`settings.orders_products`)."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,30 @@ class Plan:
 
     needs: tuple[Need, ...]
     known: Known
+
+
+def together(found: Plan, most: int) -> Plan:
+    """The waits of a block in which up to `most` of one core for one pipe of the other are one: for
+    the last of what they wait for, at the first of their places, where that is later.
+    """
+    groups: list[list[Need]] = []
+    for need in found.needs:
+        fit = (g for g in groups if len(g) < most and _is_one(g, need))
+        group = next(fit, None) if need.crosses else None
+        if group is None:
+            groups.append([need])
+        else:
+            group.append(need)
+    one = (replace(g[0], after=max(n.after for n in g), at=min(n.at for n in g)) for g in groups)
+    return replace(found, needs=tuple(one))
+
+
+def _is_one(group: list[Need], need: Need) -> bool:
+    """Whether a wait between cores can be one with others."""
+    first = group[0]
+    same = first.doer == need.doer and first.waiter.core is need.waiter.core
+    before = max(n.after for n in (*group, need)) < min(n.at for n in (*group, need))
+    return same and first.carried == need.carried and (need.carried or before)
 
 
 class Touched:

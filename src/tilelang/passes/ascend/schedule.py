@@ -45,7 +45,6 @@ from tilelang.ir.tile import (
     Continue,
     For,
     Function,
-    Gemm,
     Print,
     Stmt,
     Store,
@@ -55,7 +54,6 @@ from tilelang.ir.walk import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Access, Agent, agent, conflict, spans_meet
 from tilelang.passes.ascend.insert_sync import insert_sync
-from tilelang.passes.ascend.order import FROM_L1, Given
 from tilelang.passes.ascend.plan_memory import given_addresses, plan_memory
 from tilelang.passes.ascend.schedule_costs import Pace, Span
 from tilelang.passes.ascend.schedule_model import Times, modelled
@@ -64,7 +62,6 @@ from tilelang.passes.ascend.split_cores import split_cores
 from tilelang.passes.build import map_bodies, map_launches, statements
 from tilelang.passes.simt.launch import noted
 from tilelang.passes.simt.switches import is_off
-from tilelang.scopes import Dialect
 
 SWITCH = "list-schedule"
 FENCES = (
@@ -120,7 +117,6 @@ class _Item:
 
     stmt: Stmt
     spans: Mapping[Agent, Span]
-    given: Given
     after: set[int] = field(default_factory=set[int])
     way: int = 0
 
@@ -163,7 +159,7 @@ class _Lists:
 
     def _items(self, body: Sequence[Stmt], core: Core | None) -> list[_Item]:
         """The statements with what each depends on."""
-        items = [_Item(s, self.pace.inside(s, core), self._given(s)) for s in body]
+        items = [_Item(s, self.pace.inside(s, core)) for s in body]
         seen: dict[str, list[tuple[int, Access]]] = {}
         names: list[tuple[set[str], set[str]]] = []
         for k, stmt in enumerate(body):
@@ -184,10 +180,6 @@ class _Lists:
             for n in items[k].after:
                 items[n].way = max(items[n].way, items[k].way)
         return items
-
-    def _given(self, stmt: Stmt) -> Given:
-        own = self.effects.dialect is Dialect.ADAPTER and isinstance(stmt, Gemm)
-        return FROM_L1 if own and len(self.effects.agents(stmt)) > 1 else Given()
 
     def _beside(self, a: Access) -> Iterable[str]:
         """The other buffers that the author has placed, where this one is placed too."""
@@ -226,20 +218,18 @@ class _Lists:
 
 
 class _Queues:
-    """When each pipe is free, and all of its work done, while statements are placed."""
+    """When each pipe is free, and each statement done, while they are placed."""
 
     def __init__(self) -> None:
         self.free: dict[Agent, int] = {}
-        self.last: dict[Agent, int] = {}
         self.end: dict[int, int] = {}
         self.by: dict[int, frozenset[Agent]] = {}
 
     def start(self, k: int, items: Sequence[_Item]) -> int:
         """When a statement can begin."""
         item = items[k]
-        waits = (self.last.get(doer, 0) for doer, _ in item.given.first)
         queues = (self.free.get(by, 0) for by in item.spans)
-        return max((*waits, *queues, *(self.end[n] for n in item.after)), default=0)
+        return max((*queues, *(self.end[n] for n in item.after)), default=0)
 
     def key(self, k: int, items: Sequence[_Item]) -> tuple[int, int, int, int]:
         """What takes no pipe comes at once; else the first to begin, the farthest from the end."""
@@ -251,9 +241,6 @@ class _Queues:
         item, start = items[k], self.start(k, items)
         for by, span in item.spans.items():
             self.free[by] = start + span.busy
-            self.last[by] = max(self.last.get(by, 0), start + span.done)
-        for doer, waiter in item.given.last:
-            self.free[waiter] = max(self.free.get(waiter, 0), self.last.get(doer, 0))
         self.end[k] = start + item.length
         self.by[k] = frozenset(item.spans)
         for core in {by.core for by in item.spans}:

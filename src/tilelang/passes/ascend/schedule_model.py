@@ -30,9 +30,9 @@ from tilelang.ir.simplify import simplify, substitute
 from tilelang.ir.tile import Block, For, Function, Gemm, If, Launch, Let, Pipelined, Stmt, While
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import Agent, agent
-from tilelang.passes.ascend.order import FROM_L1, Waits
+from tilelang.passes.ascend.order import GEMM_V0, Waits
 from tilelang.passes.ascend.schedule_costs import Pace, Span, rounds
-from tilelang.scopes import Dialect
+from tilelang.passes.ascend.settings import orders_products
 
 Key = tuple[str, str, int]
 Queues = dict[Key, deque[int]]
@@ -84,7 +84,7 @@ class _Group:
     """One launch: its cores, and the flags between them."""
 
     def __init__(self, fn: Function, pace: Pace, times: Times) -> None:
-        self.own_order = fn.dialect == Dialect.ADAPTER.value
+        self.own_order = orders_products(fn)
         self.pace = pace
         self.times = times
         self.flags: Queues = {}
@@ -244,13 +244,13 @@ class _Core:
     def product(self, spans: dict[Agent, Span]) -> None:
         """A product from L1: sums begin when half of the loads are there, and end behind them."""
         own = self.group.own_order
-        self.wait(FROM_L1.first if own else ())
+        self.wait(GEMM_V0.first if own else ())
         loads, sums = spans[_MTE1], spans[_M]
         first = max(self.now, self.free[_MTE1])
         start = max(first + loads.done // 2, self.free[_M])
         self.put(_MTE1, loads, first)
         self.put(_M, sums, max(start, first + loads.done - sums.busy // 2))
-        self.wait(FROM_L1.last if own else ())
+        self.wait(GEMM_V0.last if own else ())
 
     def wait(self, pairs: Waits) -> None:
         """Pipes wait for others."""

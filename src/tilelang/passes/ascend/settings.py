@@ -49,6 +49,13 @@ def with_automatic(fn: Function, what: Iterable[Automatic]) -> Function:
     return fn.with_(attrs=(*rest, (ATTRIBUTE, tuple(w.name.lower() for w in what))))
 
 
+def orders_products(fn: Function) -> bool:
+    """Whether a product from L1 itself waits for the copies into L1 and the drain of L0C before it,
+    and holds up those after it, as `gemm_v0` does for a kernel with the author's flags.
+    """
+    return fn.dialect == Dialect.ADAPTER.value and not is_automatic(fn, Automatic.SYNC)
+
+
 def is_automatic(fn: Function, what: Automatic) -> bool:
     """Whether something is done for a function."""
     return what.name.lower() in dict(fn.attrs).get(ATTRIBUTE, ())

@@ -23,7 +23,7 @@ from tilelang.passes.accesses import Access, Accesses, Place
 from tilelang.passes.ascend.event_ids import EventIds
 from tilelang.passes.ascend.storage import FRACTAL, Tile, c0_of, tile_of
 from tilelang.passes.build import Names, both, compare, minus, plus, serial, times
-from tilelang.scopes import Dialect, Memory
+from tilelang.scopes import Memory
 
 BLOCK = 32
 """Bytes: what addresses in UB and L1 are a multiple of (`Machine`)."""
@@ -33,7 +33,8 @@ BLOCK = 32
 class Shared:
     """What the operations of one function share. `turned` are the L0 buffers whose rows run along
     the axis that is summed over, for A, or across it, for B (`lower_cube.orientations`). `ids` are
-    the event ids that are free, `scaled` the tile whose scales each handle names.
+    the event ids that are free, `own_order` is `settings.orders_products`, `alone` says that no
+    product runs before another, `scaled` is the tile whose scales each handle names.
     """
 
     acc: Accesses
@@ -43,7 +44,8 @@ class Shared:
     addresses: Mapping[str, int]
     turned: Mapping[str, bool]
     ids: EventIds
-    dialect: Dialect
+    own_order: bool
+    alone: bool
     scaled: Mapping[str, Buffer]
 
 

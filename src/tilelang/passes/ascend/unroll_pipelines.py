@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.errors import TileError
@@ -42,6 +43,7 @@ from tilelang.passes.ascend.vectorize_parallel import with_made
 from tilelang.passes.build import Names, map_bodies, renamed
 from tilelang.scopes import Memory
 
+Hints = tuple[tuple[str, Any], ...]
 MOST_ROUNDS = 8
 """Rounds done at a time: there are no more events for a pair of pipes."""
 
@@ -120,7 +122,9 @@ class _Pipelines:
         return tuple(out)
 
     def _loop(self, loop: Pipelined) -> list[Stmt]:
-        plain = For(loop.var, loop.start, loop.stop, loop.body, loc=loop.loc)
+        plain = For(
+            loop.var, loop.start, loop.stop, loop.body, hints=interval(loop.hints), loc=loop.loc
+        )
         sets = min(self.sets, loop.num_stages)
         if sets < 2 or _leaves(loop.body):
             return [plain]
@@ -200,7 +204,9 @@ class _Pipelines:
 
         low = simplify(Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, turn, many), loop.start))
         body = [s for k, twins in enumerate(rounds) for s in self._round(loop, at(low, k), twins)]
-        out: list[Stmt] = [For(turn, Const(0, dtype), turns, tuple(body), loc=loop.loc)]
+        hints = interval(loop.hints)
+        first = For(turn, Const(0, dtype), turns, tuple(body), hints=hints, loc=loop.loc)
+        out: list[Stmt] = [first]
         rest = simplify(Binary(BinaryOp.FLOORMOD, count, many))
         left = int_value(rest)
         end = simplify(Binary(BinaryOp.SUB, loop.stop, rest))
@@ -220,6 +226,12 @@ class _Pipelines:
         body = tuple(substitute(s, {loop.var: at}) for s in loop.body)
         body = tuple(s.rewrite(twins.named) for s in body)
         return renamed(body, self.names)
+
+
+def interval(hints: Hints) -> Hints:
+    """Of the hints of a loop, how many waits between kinds of core may be one."""
+    every = dict(dict(hints).get("annotations", ())).get("cross_interval", 1)
+    return (("cross_interval", every),) if every > 1 else ()
 
 
 def _versions(fn: Function) -> Iterator[tuple[str, int]]:
