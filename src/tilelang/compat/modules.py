@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tilelang.compat import adapter, devices, mma_emitter, sparse, tirx
 from tilelang.dtypes import DType
 from tilelang.errors import TileNameError, error
+from tilelang.language import adapter_ops
 from tilelang.language.later import Later
 from tilelang.language.tileops import GemmWarpPolicy
 from tilelang.options import PassConfigKey
@@ -61,12 +62,16 @@ REAL: dict[str, dict[str, Any]] = {
         "make_nz_layout": adapter.make_nz_layout,
         "make_zn_layout": adapter.make_zn_layout,
     },
+    "tilelang.language.reduce_ascend": {
+        name: getattr(adapter_ops, name) for name in ("reduce_max", "reduce_min", "reduce_sum")
+    },
     "tilelang.tileop.base": {"GemmWarpPolicy": GemmWarpPolicy},
     "tilelang.transform": {
         "PassConfigKey": PassConfigKey,
         "simplify_prim_func": simplify_prim_func,
     },
     "tvm": {"DataType": DType},
+    "tvm.tir": {name: getattr(tirx, name) for name in tirx.__all__},
     "tvm.tirx": {name: getattr(tirx, name) for name in tirx.__all__},
 }
 
