@@ -31,6 +31,7 @@ def _on_cpu(x: Any) -> Any:
     return x
 
 
+_ELEMENTS = frozenset({torch.Tensor.__getitem__, torch.Tensor.__setitem__, torch.Tensor.item})
 _PRODUCTS = frozenset({"matmul", "__matmul__", "mm", "bmm", "einsum", "linear"})
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
@@ -58,6 +59,8 @@ class NpuIsCpu(TorchFunctionMode):
     """Carries out every torch call that names an NPU on the CPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _ELEMENTS and NpuGraph.capturing is None:
+            return func(*args)  # in loops over elements, of references
         moved = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
         args = _on_cpu(tuple(args))
         if func is torch.nn.functional.cross_entropy and args[1].dtype == torch.int32:

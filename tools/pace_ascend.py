@@ -6,6 +6,7 @@ products of tiles.
 
     python tools/pace_ascend.py
 """
+# pyright: reportInvalidTypeForm=false
 
 from __future__ import annotations
 
@@ -99,7 +100,8 @@ def products(
 def seconds(kernel: Any, given: list[Any]) -> tuple[float, int]:
     """The least time of a call, and the instructions of one."""
     configs = {"tl.ascend_auto_sync": True}
-    program: Any = tilelang.compile(kernel, target=TARGET, pass_configs=configs)._program.program
+    made: Any = tilelang.compile(kernel, target=TARGET, pass_configs=configs)
+    program = made._program.program
     names = [p.name for p in kernel.ir.params]
     args = dict(zip(names, given, strict=True))
     program.run(args)
