@@ -137,6 +137,16 @@ def test_a_launch_without_an_index_has_two_in_the_adapter() -> None:
     assert done.notes == []
 
 
+def test_settings_of_the_adapters_compiler_are_listed() -> None:
+    text = (
+        "import tilelang\nimport tilelang.language as T\n"
+        "@tilelang.jit(\n    out_idx=[1],\n    workspace_idx=[2],\n    target='pto',\n"
+        "    platform='A2',\n)\ndef f():\n"
+        "    with T.Kernel(4, is_npu=True) as (cid, vid):\n        a = T.alloc_ub((4,), d)\n"
+    )
+    assert [note.line for note in ported(text, "mainline").notes] == [5, 6, 7]
+
+
 def test_floats_that_only_the_950_multiplies_are_listed() -> None:
     text = 'import tilelang.ascend.language as T\nf("float8_e4m3fn")\ng("float16")\n'
     assert [note.line for note in ported(text, "adapter").notes] == [2]

@@ -187,6 +187,20 @@ class _Work:
         self._list_what_is_reached_otherwise()
         if self.to == "adapter":
             self._list_narrow_floats()
+        else:
+            self._list_settings()
+
+    def _list_settings(self) -> None:
+        """A note for what the adapter's programs tell the compiler and mainline's do not."""
+        for node in ast.walk(self.tree):
+            package, name = _dotted(node.func) if isinstance(node, ast.Call) else ("", "")
+            if package not in self.packages or name not in ("jit", "compile"):
+                continue
+            for k in node.keywords if isinstance(node, ast.Call) else ():
+                if k.arg in ("workspace_idx", "platform"):
+                    self.note(k, f"{k.arg}= of {package}.{name} has no counterpart")
+                elif k.arg == "target" and _word(k.value) in ("ascendc", "pto"):
+                    self.note(k, f"target={_word(k.value)!r} is the adapter's: write 'ascend'")
 
     def _list_narrow_floats(self) -> None:
         """A note for every name of a float that only the 950 multiplies."""
