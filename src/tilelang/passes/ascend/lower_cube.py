@@ -294,21 +294,20 @@ class FromL1:
         return (
             self._flag("flag.wait", Pipe.M, Pipe.MTE1, free),
             *loads,
-            *self.more_loads(kk, turn, k, (slots[0], slots[1])),
+            *self.more_loads(kk, k, (slots[0], slots[1])),
             self._flag("flag.set", Pipe.MTE1, Pipe.M, ready),
             self._flag("flag.wait", Pipe.MTE1, Pipe.M, ready),
-            self.product((slots[0], slots[1]), turn, init, sizes),
+            self.product((slots[0], slots[1]), init, sizes),
             self._flag("flag.set", Pipe.M, Pipe.MTE1, free),
         )
 
-    def more_loads(self, kk: Expr, turn: Expr, k: Expr, tiles: tuple[Slot, Slot]) -> list[Stmt]:
+    def more_loads(self, kk: Expr, k: Expr, tiles: tuple[Slot, Slot]) -> list[Stmt]:
         """What else a part of K needs in L0."""
-        del kk, turn, k, tiles
+        del kk, k, tiles
         return []
 
-    def product(self, tiles: tuple[Slot, Slot], turn: Expr, init: Expr, sizes: Sizes) -> Instr:
+    def product(self, tiles: tuple[Slot, Slot], init: Expr, sizes: Sizes) -> Instr:
         """The product of one part of K."""
-        del turn
         return _mad(self.step, self.c, tiles, init, sizes)
 
     def _pair(self, src: Pipe, dst: Pipe) -> Block:

@@ -193,9 +193,8 @@ class _ScaledFromL1(FromL1):
         self.slots = tuple(made)
         return tiles, (*declared, *more)
 
-    def scale_slots(self, turn: Expr, tiles: tuple[Slot, Slot]) -> list[Slot]:
+    def scale_slots(self, tiles: tuple[Slot, Slot]) -> list[Slot]:
         """The slots of the tiles of one round."""
-        del turn
         out: list[Slot] = []
         for tile, array in zip(tiles, self.slots, strict=True):
             ratio = SLOT_SHARE * array.type.bytes // tile.array.type.bytes
@@ -203,17 +202,17 @@ class _ScaledFromL1(FromL1):
             out.append(Slot(array, simplify(index, self.step.env), 1))
         return out
 
-    def more_loads(self, kk: Expr, turn: Expr, k: Expr, tiles: tuple[Slot, Slot]) -> list[Stmt]:
+    def more_loads(self, kk: Expr, k: Expr, tiles: tuple[Slot, Slot]) -> list[Stmt]:
         """The scales of one part of K."""
         done = times(kk, self.chunk // self.grain)
         units = simplify(Binary(BinaryOp.FLOORDIV, k, Const(self.grain, k.dtype)), self.step.env)
-        slots = self.scale_slots(turn, tiles)
+        slots = self.scale_slots(tiles)
         return [
             _load(self.step, side, s.slot(done), slot, s, units)
             for side, s, slot in zip(("l0a", "l0b"), self.scales, slots, strict=True)
         ]
 
-    def product(self, tiles: tuple[Slot, Slot], turn: Expr, init: Expr, sizes: Sizes) -> Instr:
+    def product(self, tiles: tuple[Slot, Slot], init: Expr, sizes: Sizes) -> Instr:
         """The product of one part of K."""
-        slots = (*tiles, *self.scale_slots(turn, tiles))
+        slots = (*tiles, *self.scale_slots(tiles))
         return _mad(self.step, self.c, slots, init, sizes, self.scales[0].pack)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import cast
 
 from tilelang.dtypes import DType
-from tilelang.ir.expr import Expr
 from tilelang.ir.thread import Instr, Slot
 from tilelang.targets.ascend.emit.statements import Printer, Statements
 from tilelang.targets.ascend.emit.text import NARROW, QUALIFIERS, type_of, unprintable
@@ -49,16 +48,9 @@ _ROUNDED = {
 }  # fmt: skip
 
 
-def _wide(dtype: DType) -> str:
+def _wide(dtype: DType, at: Instr) -> str:
     """The type in which an operation computes."""
-    return "float" if dtype.is_float else str(type_of(dtype, _NOWHERE))
-
-
-class _Nowhere:
-    loc = None
-
-
-_NOWHERE = cast("Expr", _Nowhere())
+    return "float" if dtype.is_float else type_of(dtype, at)
 
 
 class _Function:
@@ -99,19 +91,20 @@ class _Function:
         self.x.text.line(f"asc_vf_call<{self.name}>({arguments});")
 
 
-def _read(x: Statements, dtype: DType, place: str) -> str:
+def _read(x: Statements, at: Instr, dtype: DType, place: str) -> str:
     """An element as the type in which it is computed with."""
     narrow = NARROW.get(str(dtype))
     if narrow is not None:
         return f"{x.text.helper(f'from_{narrow}')}({place})"
-    return f"({_wide(dtype)}){place}"
+    return f"({_wide(dtype, at)}){place}"
 
 
-def _written(x: Statements, dtype: DType, value: str) -> str:
+def _written(x: Statements, at: Instr, dtype: DType, value: str) -> str:
+    """A value as an element."""
     narrow = NARROW.get(str(dtype))
     if narrow is not None:
         return f"{x.text.helper(f'to_{narrow}')}({value})"
-    return f"({type_of(dtype, _NOWHERE)})({value})"
+    return f"({type_of(dtype, at)})({value})"
 
 
 def _elementwise(op: str, *, scalar: bool) -> Printer:
@@ -133,15 +126,15 @@ def _elementwise(op: str, *, scalar: bool) -> Printer:
         names = ["rows", "columns", "dst_pitch", "a_pitch", "a_step", "b_pitch", "b_step"]
         for name, e in zip(names, rest, strict=False):
             f.value(name, e)
-        wide = _wide(dtype)
+        wide = _wide(dtype, stmt)
         for letter in "ab"[: len(slots)]:
             place = f"{letter}s[row * {letter}_pitch + column * {letter}_step]"
-            body.append(f"{wide} {letter} = {_read(x, dtype, place)};")
+            body.append(f"{wide} {letter} = {_read(x, stmt, dtype, place)};")
         if scalar:
-            body.append(f"{wide} b = {_read(x, dtype, 'number')};")
+            body.append(f"{wide} b = {_read(x, stmt, dtype, 'number')};")
         at = "dst[row * dst_pitch + column]"
-        made = f"{_read(x, dtype, at)} + a * b" if updates else _VALUES[op]
-        f.call("rows * columns", [*body, f"{at} = {_written(x, dtype, made)};"])
+        made = f"{_read(x, stmt, dtype, at)} + a * b" if updates else _VALUES[op]
+        f.call("rows * columns", [*body, f"{at} = {_written(x, stmt, dtype, made)};"])
 
     return printer
 
@@ -156,7 +149,7 @@ def _cast(x: Statements, stmt: Instr) -> None:
     src = cast("Slot", stmt.ins[0])
     a, b = src.array.type, stmt.outs[0].array.type
     rounding = str(dict(stmt.imm)["rounding"])
-    value = _read(x, a, "src[row * src_pitch + column]")
+    value = _read(x, stmt, a, "src[row * src_pitch + column]")
     if a.is_float and b.is_integer:
         if rounding not in _ROUNDED or b.bits == 64:
             raise unprintable(stmt, f"conversions of {a} to {b} with {rounding}")
@@ -172,7 +165,7 @@ def _cast(x: Statements, stmt: Instr) -> None:
     for name, e in zip(("rows", "columns", "src_pitch", "dst_pitch"), stmt.ins[1:], strict=True):
         f.value(name, e)
     body = ["int32_t row = i / columns, column = i % columns;"]
-    body.append(f"dst[row * dst_pitch + column] = {_written(x, b, value)};")
+    body.append(f"dst[row * dst_pitch + column] = {_written(x, stmt, b, value)};")
     f.call("rows * columns", body)
 
 
@@ -230,17 +223,19 @@ def _reduce(op: str, *, clear: bool) -> Printer:
         names = ("outer", "n", "inner", "src_pitch", "src_step", "dst_pitch")
         for name, e in zip(names, stmt.ins[1:], strict=True):
             f.value(name, e)
-        wide = _wide(dtype)
-        element = _read(x, dtype, "src[row * src_pitch + k * src_step + column]")
+        wide = _wide(dtype, stmt)
+        element = _read(x, stmt, dtype, "src[row * src_pitch + k * src_step + column]")
         at = "dst[row * dst_pitch + column]"
-        joined = [] if clear else [f"x = total; total = {_read(x, dtype, at)}; total = {join};"]
+        joined = (
+            [] if clear else [f"x = total; total = {_read(x, stmt, dtype, at)}; total = {join};"]
+        )
         body = [
             "int32_t row = i / inner, column = i % inner, k = 0;",
             f"{wide} x = {element};",
             f"{wide} total = {first};",
             f"for (k = 1; k < n; ++k) {{ x = {element}; total = {join}; }}",
             *joined,
-            f"{at} = {_written(x, dtype, 'total')};",
+            f"{at} = {_written(x, stmt, dtype, 'total')};",
         ]
         f.call("outer * inner", body)
 
@@ -261,8 +256,8 @@ def _compare(*, scalar: bool) -> Printer:
         else:
             f.slot("bs", cast("Slot", stmt.ins[1]))
         f.value("count", stmt.ins[2])
-        left = _read(x, dtype, "as[i * 8 + k]")
-        right = _read(x, dtype, "number" if scalar else "bs[i * 8 + k]")
+        left = _read(x, stmt, dtype, "as[i * 8 + k]")
+        right = _read(x, stmt, dtype, "number" if scalar else "bs[i * 8 + k]")
         body = [
             "uint8_t bits = 0;",
             "for (int32_t k = 0; k < 8 && i * 8 + k < count; ++k) {",
@@ -302,9 +297,9 @@ def _progression(x: Statements, stmt: Instr) -> None:
     f.value("first", first, type_of(dtype, stmt))
     f.value("step", step, type_of(dtype, stmt))
     f.value("count", count)
-    wide = _wide(dtype)
-    made = f"{_read(x, dtype, 'first')} + ({wide})i * {_read(x, dtype, 'step')}"
-    f.call("count", [f"dst[i] = {_written(x, dtype, made)};"])
+    wide = _wide(dtype, stmt)
+    made = f"{_read(x, stmt, dtype, 'first')} + ({wide})i * {_read(x, stmt, dtype, 'step')}"
+    f.call("count", [f"dst[i] = {_written(x, stmt, dtype, made)};"])
 
 
 _UNARY = (
