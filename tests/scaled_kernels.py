@@ -2,6 +2,7 @@
 one warp loads, one transposes scales, and one copies them to Tensor Memory and multiplies.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import tilelang.language as T
+from simulator_kernels import Subject
 
 CHUNK = 128
 
@@ -233,3 +235,21 @@ def in_rows(case: Case, args: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         codes = codes.reshape(rows, -1)[:, : case.k // case.grain]
         made[name] = np.ascontiguousarray(codes).view(kind)
     return made
+
+
+class Scaled(Subject):
+    """One of these products, for the tests of the simulator."""
+
+    def __init__(self, case: Case, make: Callable[[Case], Any], arch: str) -> None:
+        args = case.arguments()
+        want = case.want(args)
+        args = in_rows(case, args) if make is waited else args
+        super().__init__(make(case), arch, args, want, 0.0)
+
+    def fresh(self) -> dict[str, Any]:
+        """The arguments, with an output that nobody has written."""
+        return {**self.args, "C": np.full(self.want.shape, np.nan, np.float32)}
+
+    def is_right(self, args: dict[str, Any]) -> bool:
+        """Whether the output is what it must be."""
+        return np.array_equal(args["C"], self.want)

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
+from scaled_kernels import Case, Scaled, issued, waited
 from simulator_faults import Fault, faults, other_ways
-from simulator_kernels import Subject, attention, product, tensor_memory
+from simulator_kernels import Subject, attention, by_hand, in_turn, product, tensor_memory
 from tilelang.errors import Loc
 from tilelang.simulator.machine import Mode, Schedule
 
@@ -22,8 +23,23 @@ SUBJECTS = {
     ),
 }
 EVERY = [(name, arch) for name in SUBJECTS for arch in ("sm_80", "sm_90a")]
-SUBJECTS["product in Tensor Memory"] = tensor_memory
-EVERY.append(("product in Tensor Memory", "sm_100a"))
+TENSOR_MEMORY = {
+    "product in Tensor Memory": tensor_memory,
+    "products and threads in turn": in_turn,
+    "products issued by hand": by_hand,
+}
+SUBJECTS |= TENSOR_MEMORY
+SUBJECTS |= {
+    "product with scales": lambda arch: Scaled(Case(128, 32, 256, (128, 32, 64)), issued, arch),
+    "pair with scales": lambda arch: Scaled(
+        Case(256, 32, 256, (128, 32, 64), pair=True), issued, arch
+    ),
+    "pair with scales that waits": lambda arch: Scaled(
+        Case(256, 32, 128, (128, 32, 64), stages=1, pair=True), waited, arch
+    ),
+}
+SCALED = [name for name in SUBJECTS if "scales" in name]
+EVERY += [(name, "sm_100a") for name in (*TENSOR_MEMORY, *SCALED)]
 
 HARMLESS = {"product of two warpgroups": 0.25}
 """How many faults may be harmless, where that is more than a tenth: its copies with cp.async, its
@@ -101,6 +117,9 @@ def few_are_harmless(subject: Subject, step: int, most: float) -> None:
         ("product", "sm_90a", 4),
         ("attention", "sm_90a", 9),
         ("product in Tensor Memory", "sm_100a", 9),
+        ("product with scales", "sm_100a", 9),
+        ("pair with scales", "sm_100a", 16),
+        ("pair with scales that waits", "sm_100a", 16),
     ],
 )
 def test_faults_in_synchronisation_are_reported(name, arch, step):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tilelang.language as T
 from blackwell_build import check_blackwell
 from gpu_build import gpu_program
 from scaled_kernels import Case, in_rows, issued, waited
@@ -49,6 +50,61 @@ def test_products_with_scales_of_the_author(name):
     assert rows <= rows_of(program)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_tiles_keep_their_place_until_a_product_has_read_them(scaled):
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 128), "float8_e4m3fn"),
+        B: T.Tensor((128, 128), "float8_e4m3fn"),
+        SFA: T.Tensor((128,), "uint32"),
+        SFB: T.Tensor((128,), "uint32"),
+        C: T.Tensor((128, 128), "float32"),
+        D: T.Tensor((128, 128), "float8_e4m3fn"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b, d = (T.alloc_shared((128, 128), "float8_e4m3fn") for _ in range(3))
+            sa, sb = (T.alloc_shared((128,), "uint32") for _ in range(2))
+            ta, tb = (T.alloc_tmem((128, 4), "uint32") for _ in range(2))
+            c, out = T.alloc_tmem((128, 128), "float32"), T.alloc_fragment((128, 128), "float32")
+            done = T.alloc_barrier(1)
+            T.copy(A, a)
+            T.copy(B, b)
+            if scaled:
+                for given, words, cells in [(SFA, sa, ta), (SFB, sb, tb)]:
+                    T.copy(given, words)
+                    T.tcgen05_sf_warp_transpose(words)
+                    T.tcgen05_cp_warpx4(words, cells)
+                T.tcgen05_gemm_blockscaled(
+                    a,
+                    b,
+                    c,
+                    ta,
+                    tb,
+                    transpose_B=True,
+                    mbar=done,
+                    clear_accum=True,
+                    k_start=0,
+                    sf_a_granularity_k=32,
+                    sf_b_granularity_k=32,
+                )
+            else:
+                T.tcgen05_gemm(a, b, c, transpose_B=True, mbar=done, clear_accum=True)
+            T.copy(B, d)  # may not lie where the product still reads
+            T.copy(d, D)
+            T.mbarrier_wait_parity(done, 0)
+            T.copy(c, out)
+            T.copy(out, C)
+
+    args = Case(128, 128, 128, (128, 128, 128)).arguments()
+    check_blackwell(kernel, seeds=2, **args, D=np.zeros_like(args["B"]))
+
+
+@pytest.mark.simulate
+@pytest.mark.parametrize("name", CASES)
+def test_products_with_scales_of_the_author_in_fifty_schedules(name):
+    check_blackwell(issued(CASES[name]), seeds=50, **CASES[name].arguments())
+
+
 WAITED = {
     "mxfp8": Case(256, 48, 192, (128, 48, 64), pair=True),
     "mxfp8, B along N": Case(256, 64, 128, (128, 64, 128), grain=64, turned=False, pair=True),
@@ -67,6 +123,13 @@ def test_pairs_whose_products_wait(name):
     translate(fn.ir).run(args)
     np.testing.assert_array_equal(args["C"], want)
     assert {"barrier.cluster.arrive", "tcgen05.commit.cta2.multicast"} <= rows_of(program)
+
+
+@pytest.mark.simulate
+@pytest.mark.parametrize("name", WAITED)
+def test_pairs_whose_products_wait_in_fifty_schedules(name):
+    case = WAITED[name]
+    check_blackwell(waited(case), seeds=50, **in_rows(case, case.arguments()))
 
 
 BUILT = {

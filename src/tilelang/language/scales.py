@@ -13,7 +13,7 @@ from typing import Any
 
 from tilelang.dtypes import DType
 from tilelang.errors import TileValueError
-from tilelang.ir.expr import Binary, BinaryOp, Const, Region, const, int_value
+from tilelang.ir.expr import Binary, BinaryOp, Region, const, int_value
 from tilelang.ir.scales import (
     SCALE_COLUMNS,
     SCALE_LANES,
@@ -160,7 +160,6 @@ def _words(x: Any, what: str) -> Region:
             f"{what} is {region.buffer.name} {shape_text(region.extents)} of {region.dtype}",
             cls=TileValueError,
             expected=f"a multiple of {SCALED_ROWS} words of uint32",
-            got=f"{count} of {region.dtype}",
         )
     first = next(k for k, n in enumerate(extents) if n > 1)
     if any(int_value(n) != extents[k] for k, n in enumerate(region.buffer.shape) if k > first):
@@ -169,7 +168,6 @@ def _words(x: Any, what: str) -> Region:
             f"the words of {what}, a part of {region.buffer.name}, do not follow each other",
             cls=TileValueError,
             expected="whole rows",
-            got=shape_text(region.extents),
         )
     return region
 
@@ -181,9 +179,11 @@ def _cells(x: Any, what: str, rows: int, offset: Any = None) -> Region:
     in_memory(buffer, what, Memory.TMEM)
     low = region.mins[-1]
     if offset is not None and offset != const(0):
-        low = Binary(BinaryOp.ADD, low, offset)
-        if isinstance(region.mins[-1], Const) and isinstance(offset, Const):
-            low = const(int(region.mins[-1].value) + int(offset.value))
+        begin, more = int_value(low), int_value(offset)
+        if begin is None or more is None:
+            low = Binary(BinaryOp.ADD, low, offset)
+        else:
+            low = const(begin + more)
     whole = tuple(int_value(n) for n in buffer.shape)
     start, high = int_value(low) or 0, whole[-1]
     fits = buffer.rank == 2 and whole[0] == SCALE_LANES * 4 and region.mins[0] == const(0)
@@ -193,7 +193,6 @@ def _cells(x: Any, what: str, rows: int, offset: Any = None) -> Region:
             f"{what} is {buffer.name} {shape_text(buffer.shape)} of {buffer.dtype}",
             cls=TileValueError,
             expected=f"128 rows of uint32 with {wide} columns from {start} on",
-            got=f"{shape_text(buffer.shape)} of {buffer.dtype}",
             help="the scales of each 128 rows of A (columns of B) take 4 columns",
         )
     return Region(buffer, (const(0), low), (const(SCALE_LANES * 4), const(wide)), loc=here())

@@ -138,6 +138,11 @@ DONE = "tile.done"
 `synchronize` looks at it and takes it away.
 """
 
+KEPT = "tile.kept"
+"""A row without an instruction: until here the hardware may read these tiles, so they keep their
+place. `synchronize` takes it away.
+"""
+
 TENSORS = "tensor_memory"
 """The kind of the annotation that says how buffers lie in Tensor Memory (`Cells.key`) and which
 variables have their addresses.

@@ -80,12 +80,18 @@ from tilelang.ir.tile import (
 )
 from tilelang.isa.target import Capability, Target
 from tilelang.passes.build import Names, as_type, both, map_bodies, map_statements
+from tilelang.passes.conflicts import Unknown, Values, number
 from tilelang.passes.issue import Arm, Issue
 from tilelang.passes.lower_copies import is_single, view_roots
 from tilelang.passes.lower_parallel import blocks, own_nodes, statements
 from tilelang.passes.simt.clusters import Clusters, is_remote, placement_key
-from tilelang.passes.conflicts import Unknown, Values, number
-from tilelang.passes.simt.explicit_copies import COPIES, U64, ExplicitCopies, bits
+from tilelang.passes.simt.explicit_copies import (
+    COPIES,
+    U64,
+    ExplicitCopies,
+    bits,
+    expected_once,
+)
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted, refused
 from tilelang.passes.simt.registers import Registers
 from tilelang.passes.varying import Varying
@@ -219,7 +225,7 @@ class _Arms:
                 out += self.barriers(new)
                 new = []
             out += self.statement(s, conditions)
-        return (*out, *self.barriers(new))
+        return expected_once((*out, *self.barriers(new)))
 
     def statement(self, stmt: Stmt, conditions: tuple[Expr, ...]) -> Block:
         """One statement."""

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import error
-from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, Region, const
+from tilelang.ir.expr import Binary, BinaryOp, Buffer, Expr, Region, const, int_value
 from tilelang.ir.sync import AsyncGemm, TmaCopy, TmaGather4, TmaScatter4
 from tilelang.ir.tile import Annotate, Block, Copy, Gemm, If, Stmt, SyncThreads
 from tilelang.isa.target import Capability, Target
@@ -238,6 +239,35 @@ class ExplicitCopies:
             yield f"another view of {name} exists"
         elif known not in (None, found.placement) or not may_lie(found, self.multiplied):
             yield f"{name} has to lie otherwise"
+
+
+def expected_once(body: Block) -> Block:
+    """Statements in which loads that follow each other, by one thread and on one mbarrier, say
+    once how many bytes it expects.
+    """
+    out: list[Stmt] = []
+    for stmt in body:
+        before, now = (_expected(s) for s in (out[-1] if out else None, stmt))
+        if before is None or now is None or before[:2] != now[:2]:
+            out.append(stmt)
+            continue
+        first, last = cast("If", out[-1]), cast("If", stmt)
+        expect = cast("Issue", first.then[0])
+        ins = (const(before[2] + now[2]), *expect.ins[1:])
+        out[-1] = first.with_(then=(expect.with_(ins=ins), *first.then[1:], *last.then[1:]))
+    return tuple(out)
+
+
+def _expected(stmt: Stmt | None) -> tuple[Expr, tuple[object, ...], int] | None:
+    """By whom, where, and how many bytes a load makes an mbarrier expect, if it is one."""
+    issue = next(iter(stmt.then), None) if isinstance(stmt, If) and not stmt.orelse else None
+    if not isinstance(stmt, If) or not isinstance(issue, Issue):
+        return None
+    size = int_value(cast("Expr", issue.ins[0])) if issue.ins else None
+    if not issue.row.startswith("mbarrier.expect_tx") or size is None:
+        return None
+    where = (issue.row, issue.outs[0], *issue.ins[1:])
+    return stmt.cond, where, size
 
 
 def cache_of(stmt: TmaCopy | TmaGather4 | TmaScatter4) -> tuple[tuple[str, str], ...]:

@@ -205,7 +205,7 @@ def scaled_product(
     left, right = scale_columns(stmt)
     cells = [_columns(scales, 0, left), _columns(scales, left, right)]
     # What the other block has is there, too, when both have met.
-    meet = ("fence.proxy.async", "barrier.cluster.arrive", "barrier.cluster.wait")
+    meet = ("barrier.cluster.arrive", "barrier.cluster.wait")
     issues: list[Stmt] = [Issue(row, (), (), loc=loc) for row in meet if pair]
     for at in cells:
         tile, copies = job.words(start, left=at is cells[0])

@@ -34,7 +34,7 @@ from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_kernels, map_statements
 from tilelang.passes.conflicts import Access as AnyAccess
 from tilelang.passes.conflicts import Meetings, Threads
-from tilelang.passes.issue import ARM, DONE, LANES_READ, LANES_WRITTEN, READ, WRITTEN
+from tilelang.passes.issue import ARM, DONE, KEPT, LANES_READ, LANES_WRITTEN, READ, WRITTEN
 from tilelang.passes.simt.launch import refused
 from tilelang.passes.simt.switches import unordered
 from tilelang.passes.simt.uniform import BLOCK_WIDE, Uniform
@@ -43,10 +43,10 @@ Access = AnyAccess[Array]
 WAIT, AHEAD = "cp.async.wait_group", "cp.async.c"
 """The row that waits for copies under way, and how the rows of such copies begin."""
 
-MARKS = (READ, WRITTEN, DONE, LANES_READ, LANES_WRITTEN)
+MARKS = (READ, WRITTEN, DONE, KEPT, LANES_READ, LANES_WRITTEN)
 """Rows without an instruction, which say what is read and written."""
 
-_BY_THEMSELVES = ("mbarrier", "tcgen05.commit", "tcgen05.descriptor")
+_BY_THEMSELVES = ("mbarrier", "tcgen05.commit", "tcgen05.descriptor", KEPT)
 """How rows begin that need no barrier: what is done at mbarriers, and what only names memory."""
 
 BULK, BULK_WAIT = "cp.async.bulk", "cp.async.bulk.wait_group"
@@ -118,8 +118,10 @@ class _Kernel:
     def block(self, body: Block, before: list[Access]) -> tuple[Block, list[Access]]:
         """Statements after accesses that no barrier has parted from them; the same afterwards."""
         out: list[Stmt] = []
-        for stmt in body:
+        for last, stmt in zip((None, *body), body, strict=False):
             made, before = self.statement(stmt, before)
+            if _meet_of_cluster(last, stmt):
+                before = [a for a in before if a.flying]
             out += made
         return tuple(out), before
 
@@ -417,6 +419,12 @@ def _touched(stmt: Stmt) -> Iterator[tuple[Array, Expr, int, bool, str]]:
         for x in stmt.ins:
             if isinstance(x, Slot):
                 yield x.array, x.index, x.count, False, stmt.row
+
+
+def _meet_of_cluster(last: Stmt | None, stmt: Stmt) -> bool:
+    """Whether all threads of the cluster meet here: they wait right after they have arrived."""
+    rows = [s.row for s in (last, stmt) if isinstance(s, Instr)]
+    return rows == ["barrier.cluster.arrive", "barrier.cluster.wait"]
 
 
 def _names(e: Expr, name: str) -> bool:

@@ -48,6 +48,7 @@ from tilelang.passes.build import (
     whole,
 )
 from tilelang.passes.issue import (
+    KEPT,
     LANES_WRITTEN,
     TENSORS,
     Arm,
@@ -142,6 +143,7 @@ class _Planner:
     late: set[str] = field(default_factory=set[str])
     scales: dict[int, Buffer] = field(default_factory=dict[int, Buffer])
     authors: set[str] = field(default_factory=set[str])
+    reading: dict[str, dict[str, Buffer]] = field(default_factory=dict[str, dict[str, Buffer]])
     barriers: list[Buffer] = field(default_factory=list[Buffer])
     owner: int = 0
     meets: bool = False
@@ -173,6 +175,7 @@ class _Planner:
             for s in statements(body)
             if isinstance(s, (AsyncGemm, MmaArrive)) and s.barrier is not None
         }
+        self.reading = {name: _read_by(body, name, self.t) for name in self.authors}
         order = self.order(body)
         self.early = [self.tensors[a.buffer.name] for a in order.first]
         self.late = {a.buffer.name for a in order.later}
@@ -181,7 +184,7 @@ class _Planner:
         made = self.part(body if roles is None else roles.consumers)
         freed = self.freed_in(body)
         kept = [x for x in self.early if x.buffer.name not in freed]
-        made = (*made, *self.give_back(kept, None))
+        made = (*made, *self.give_back(kept, None, met=_ends_by_meeting(made)))
         if roles is None:
             met = [Issue(row, (), ()) for row in _CLUSTER if self.meets]
             ready = Issue("fence.mbarrier_init", (), ())
@@ -300,15 +303,17 @@ class _Planner:
             out.append(If(self.t.first(), (*init, *ready)))
         return tuple(out)
 
-    def give_back(self, given: Sequence[_Tensor], loc: Loc | None) -> Block:
-        """Columns are freed, after everything that used them."""
+    def give_back(self, given: Sequence[_Tensor], loc: Loc | None, *, met: bool = False) -> Block:
+        """Columns are freed, after everything that used them; `met` says that all threads of the
+        cluster have just met.
+        """
         if not given:
             return ()
         # A pair frees together, when neither of its blocks uses what the other has.
-        rows = _CLUSTER if self.pair else ()
+        rows = _CLUSTER if self.pair and not met else ()
         return (
-            Issue(LANES_WRITTEN, tuple(whole(x.buffer) for x in given), (), loc=loc),
             *(Issue(row, (), (), loc=loc) for row in rows),
+            Issue(LANES_WRITTEN, tuple(whole(x.buffer) for x in given), (), loc=loc),
             self.by_owner(tuple(self.freed(x, loc) for x in given), loc),
         )
 
@@ -396,12 +401,20 @@ class _Planner:
             case Copy() | Fill() if stmt.dst.buffer.name in self.tensors:
                 made = self.store(stmt)
             case Issue(row="mbarrier.try_wait.parity") if self.completes(stmt):
-                made = (stmt, *awaited((), cast("Region", stmt.ins[0]), stmt.loc))
+                made = (stmt, *awaited((), cast("Region", stmt.ins[0]), stmt.loc), *self.kept(stmt))
+            case Issue(row="mbarrier.try_wait.parity.cluster") if self.completes(stmt):
+                made = (stmt, *self.kept(stmt))
             case Arm():
                 made = (stmt.with_(body=self.part(stmt.body)),)
             case _:
                 made = (map_bodies(stmt, lambda b: self.block(b, part)),)
         return made
+
+    def kept(self, stmt: Issue) -> Block:
+        """A mark: the tiles of products that complete at the mbarrier are needed until here."""
+        name = cast("Region", stmt.ins[0]).buffer.name
+        found = tuple(whole(b) for b in self.reading.get(name, {}).values())
+        return (Issue(KEPT, (), found, loc=stmt.loc),) if found else ()
 
     def completes(self, stmt: Issue) -> bool:
         """Whether products complete at the mbarrier that is waited for."""
@@ -493,6 +506,21 @@ class _Planner:
         while len(shape) > 2 and shape[0] == 1:
             shape = shape[1:]
         return self.t.names.buffer(f"{region.buffer.name}_part", region.dtype, shape)
+
+
+def _ends_by_meeting(body: Block) -> bool:
+    return tuple(s.row for s in body[-2:] if isinstance(s, Issue)) == _CLUSTER
+
+
+def _read_by(body: Block, barrier: str, t: Threads) -> dict[str, Buffer]:
+    """The tiles that the unit may read until an author's mbarrier completes."""
+    found: dict[str, Buffer] = {}
+    for s in statements(body):
+        if isinstance(s, ScaleCopy):
+            found[s.src.buffer.name] = s.src.buffer
+        elif isinstance(s, AsyncGemm) and (s.barrier is None or s.barrier.buffer.name == barrier):
+            found |= {r.buffer.name: r.buffer for r in (s.a, s.b)}
+    return {n: b for n, b in found.items() if t.memory(b) is Memory.SHARED}
 
 
 def _by_a_part(stmt: Stmt) -> TileError:
