@@ -80,30 +80,38 @@ def test_gatherb_moves_whole_blocks(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("repeats", "part"), [(1, 1.0), (3, 1.0), (1, 0.5)])
+@pytest.mark.parametrize(("repeats", "part"), [(1, 1.0), (3, 1.0), (1, 0.5), (3, 0.5)])
 @pytest.mark.parametrize("op", ["max", "min", "sum"])
 def test_block_and_whole_reductions(dtype, repeats, part, op):
     lanes = 256 // np.dtype(dtype).itemsize
     taking = int(lanes * part)
     a = random((repeats * lanes,), dtype)
-    used = a.reshape(repeats, lanes)[:, :taking]
+    used, far = a[: repeats * taking].reshape(repeats, taking), int(8 * part)
     blocks = used.reshape(-1, 32 // np.dtype(dtype).itemsize)
     out = run(
-        getattr(T.tile, f"block_reduce_{op}"), [a], (len(blocks),), dtype, repeats, taking, 1, 1, 8
+        getattr(T.tile, f"block_reduce_{op}"),
+        [a],
+        (len(blocks),),
+        dtype,
+        repeats,
+        taking,
+        1,
+        1,
+        far,
     )
     np.testing.assert_array_equal(out, getattr(blocks, op)(1))
     whole = getattr(T.tile, f"wholereduce{op}")
     values = getattr(used, op)(1)
     if op == "sum":
         np.testing.assert_array_equal(
-            run(whole, [a], (repeats,), dtype, taking, repeats, 1, 1, 8), values
+            run(whole, [a], (repeats,), dtype, taking, repeats, 1, 1, far), values
         )
         return
-    out = run(whole, [a], (2 * repeats,), dtype, taking, repeats, 1, 1, 8)
+    out = run(whole, [a], (2 * repeats,), dtype, taking, repeats, 1, 1, far)
     np.testing.assert_array_equal(out[::2], values)
     places = out.view(f"u{out.itemsize}")[1::2]
     np.testing.assert_array_equal(places, getattr(used, f"arg{op}")(1))
-    only = run(whole, [a], (repeats,), dtype, taking, repeats, 1, 1, 8, "ORDER_ONLY_VALUE")
+    only = run(whole, [a], (repeats,), dtype, taking, repeats, 1, 1, far, "ORDER_ONLY_VALUE")
     np.testing.assert_array_equal(only, values)
 
 
@@ -173,3 +181,15 @@ def test_bilinear_interpolation_adds_weighted_lines(by_block, across, down):
     found = out.reshape(down, 160)
     np.testing.assert_array_equal(found[:, :128], wanted.reshape(down, 128))
     assert not found[:, 128:].any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [32, 96])
+def test_sort32_makes_pairs_of_eight_bytes(dtype, n):
+    a = np.random.default_rng(2).permutation(n).astype(dtype)
+    places = np.arange(n, dtype="u4") * 70000
+    words = 8 // np.dtype(dtype).itemsize
+    out = run(T.tile.sort32, [a, places], (words * n,), dtype)
+    order = np.argsort(-a.reshape(-1, 32), 1) + 32 * np.arange(n // 32)[:, None]
+    np.testing.assert_array_equal(out[::words], a[order.ravel()])
+    np.testing.assert_array_equal(out.view("u4")[1::2], places[order.ravel()])

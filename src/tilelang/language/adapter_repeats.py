@@ -190,19 +190,20 @@ def _block_reduce(op: str) -> Callable[..., None]:
 def _run_of(
     what: str, src: Region, repeat: Any, mask: Any, strides: tuple[Any, Any]
 ) -> tuple[Expr, int]:
-    """The repeats of a source, and how many elements of each take part: all, unless one repeat is
-    all there is.
+    """The repeats of a source, and how many elements of each take part: all up to the next repeat,
+    unless there is one alone.
     """
     times = _repeats(repeat, what)
-    lanes = _lanes(src)
+    lanes, per = _lanes(src), _lanes(src, BLOCK)
     taking = known(mask, f"the mask of {what}", 1, lanes)
-    _dense(what, times, stride_of_blocks=(strides[0], 1), stride_of_repeats=(strides[1], BLOCKS))
-    if taking != lanes and int_value(times) != 1:
+    _dense(what, times, stride_of_blocks=(strides[0], 1))
+    pitch = known(strides[1], f"the stride of repeats of {what}", 0, (1 << 16) - 1) * per
+    if pitch != taking and int_value(times) != 1:
         raise _bad(
             "option",
-            f"{what} of {taking} elements in several repeats",
-            expected=f"{lanes}, the elements of 256 bytes",
-            got=str(taking),
+            f"{what} of {taking} elements in repeats of {pitch}",
+            expected=f"repeats that follow each other: {per} elements for each block of the stride",
+            got=f"{taking} and {strides[1]}",
         )
     return times, taking
 

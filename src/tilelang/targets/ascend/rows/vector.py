@@ -550,10 +550,14 @@ def _downwards(keys: Array) -> Array:
 
 
 def _sort32(dst: Array, src: Array, index: Array, **_: Any) -> tuple[()]:
+    """Pairs of 8 bytes: a value, of which a half leaves the second half of its word 0; an index."""
+    pairs, size = dst.view(np.uint8).reshape(-1, 8), src.itemsize
     for at in range(0, src.size, 32):
         order = at + _downwards(src[at : at + 32])
-        dst[2 * at : 2 * at + 64 : 2] = src[order]
-        dst[2 * at + 1 : 2 * at + 65 : 2] = index[order].view(dst.dtype)
+        here = pairs[at : at + order.size]
+        here[:, :size] = src[order].view(np.uint8).reshape(-1, size)
+        here[:, size:4] = 0
+        here[:, 4:] = index[order].view(np.uint8).reshape(-1, 4)
     return ()
 
 
@@ -593,7 +597,7 @@ def _sort_rows() -> list[PipeRow]:
     sort32 = _row(
         "v.sort32",
         _api("sort32"),
-        slot("dst", W, dtypes=("float32",), align=BLOCK),
+        out,
         src,
         slot("index", R, dtypes=("uint32",), align=BLOCK),
         *counts("count", "dst_count"),
