@@ -73,8 +73,9 @@ def need_rows(stmt: Instr, rows: Expr, pitches: Sequence[tuple[Expr, Slot]]) -> 
 def typed(x: Statements, stmt: Instr, value: Expr, dtype: DType) -> str:
     """A scalar of exactly the type that the API compares with the tensor's."""
     text = x.of(value)
+    cast_to = f"({type_of(dtype, stmt)})"
     plain = str(dtype) in ("float32", "int32") and value.dtype == dtype
-    return text if plain else f"({type_of(dtype, stmt)}){text}"
+    return text if plain or text.startswith(cast_to) else cast_to + text
 
 
 def by_row(x: Statements, rows: Expr, call: Sequence[str]) -> None:
