@@ -103,7 +103,7 @@ def attempt(path: Path, folder: Path, limit: float, how: str) -> Row:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Row(name, "too long", f"more than {limit:.0f} s")
+        return Row(name, "too long", f"more than {WALL * limit:.0f} s by the clock")
     if done.returncode == -signal.SIGXCPU:
         checks = done.stdout.splitlines().count("CHECK")
         return Row(name, "too long", f"more than {limit:.0f} s; {checks} checks passed before")
