@@ -153,6 +153,22 @@ def test_products_from_l0(trans):
         holds(made, args, wanted, Schedule.sweep(2) if seed < 2 else ())
 
 
+@pytest.mark.simulate
+@pytest.mark.parametrize(("dtype", "steps"), [(FP8, 3), (FP4, 2)])
+def test_under_many_schedules(dtype, steps):
+    size = (40, 24, 64 * steps * 2)
+    made = tilelang.compile(from_l1(*size, dtype, "uint16", steps))
+    args, wanted = drawn(1, *size, dtype, "uint16")
+    holds(made, args, wanted, Schedule.sweep(20))
+
+
+@pytest.mark.simulate
+def test_from_l0_under_many_schedules():
+    size = (48, 96, 128)
+    args, wanted = drawn(2, *size, FP8, "uint8")
+    holds(tilelang.compile(from_l0(*size, (False, True))), args, wanted, Schedule.sweep(20))
+
+
 def test_the_emulator_agrees():
     args, wanted = drawn(3, 32, 48, 128, FP8, "uint16")
     kernel = tilelang.compile(from_l1(32, 48, 128, FP8, "uint16"), target="emulate")

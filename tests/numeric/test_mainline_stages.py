@@ -141,6 +141,21 @@ def test_loops_of_both_kinds_of_core(stages, rounds):
         holds(made, args, wanted, Schedule.sweep(3) if seed == 0 else ())
 
 
+@pytest.mark.simulate
+@pytest.mark.parametrize(("stages", "rounds"), [(3, 7), (5, 8)])
+def test_under_many_schedules(stages, rounds):
+    rng = np.random.default_rng(rounds)
+    a = rng.standard_normal((rounds * 8, 96)).astype(np.float32)
+    made = tilelang.compile(doubled(rounds, stages))
+    holds(made, {"A": a, "B": np.zeros_like(a)}, 2 * a, Schedule.sweep(20))
+    x = rng.standard_normal((rounds * 32, 32)).astype(np.float16)
+    b = rng.standard_normal((48, 32)).astype(np.float16)
+    made = tilelang.compile(crossing(rounds, stages))
+    wanted = (x.astype(np.float32) @ b.astype(np.float32).T) ** 2
+    args = {"A": x, "B": b, "C": np.zeros((rounds * 32, 48), np.float32)}
+    holds(made, args, wanted, Schedule.sweep(20))
+
+
 def test_as_many_as_the_memory_holds():
     """Two buffers of 40 KB in a memory of 216 KB: two sets, though five are asked for."""
     made = tilelang.compile(doubled(6, 5, rows=8, wide=1280))
