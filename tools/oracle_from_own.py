@@ -118,7 +118,7 @@ class Own:
             return self._annotate(fields, top)
         value = self._value(kind, fields)
         if value is not None:
-            self.values[fields.get("result", fields.get("previous"))[1]] = value
+            self.values[fields["result" if "result" in fields else "previous"][1]] = value
             return []
         if kind == "ClcTryCancel":
             fields["response"] = self.element(fields["response"])
