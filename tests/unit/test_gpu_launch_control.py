@@ -34,7 +34,7 @@ TRY = "clusterlaunchcontrol.try_cancel"
 RANDOM = np.random.default_rng(5)
 
 
-def rows_by_whoever_is_there(rows, width, threads=128):
+def rows_by_whoever_is_there(rows, width, threads=128, *, meet=True):
     """B = A + 1 row by row; a block goes on with the rows of blocks that have not begun, and says
     in `began` which blocks have.
     """
@@ -64,7 +64,8 @@ def rows_by_whoever_is_there(rows, width, threads=128):
                 phase = phase ^ 1
                 more = T.clc_is_canceled(answer)
                 row = T.cast(T.clc_get_first_ctaid_x(answer), "int32")
-                T.sync_threads()
+                if meet:
+                    T.sync_threads()
 
     return kernel
 
@@ -92,6 +93,17 @@ def test_rows_of_blocks_that_never_begin(rows, width, threads):
         begun.add(int(got["began"].sum()))
         assert schedule.mode is not Mode.EARLY or got["began"].all()
     assert len(begun) > 2 or rows < 4
+
+
+def test_all_have_read_an_answer_before_the_next_request():
+    """The barrier is the compiler's, where the author has none."""
+    a = np.ones((5, 40), np.float32)
+    kernel = rows_by_whoever_is_there(5, 40, 96, meet=False)
+    simulated = SimulatedProgram(lower(kernel.ir, chip("sm_100a")), ROWS)
+    for schedule in Schedule.sweep(5):
+        args = {"A": a, "B": np.zeros_like(a), "began": np.zeros(5, np.int32)}
+        assert not simulated.check(args, schedule)
+        assert (args["B"] == 2).all()
 
 
 def chip(name):

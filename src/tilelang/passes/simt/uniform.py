@@ -28,6 +28,10 @@ def range_of(body: Block) -> range | None:
     return range(facts["first"], facts["first"] + facts["threads"])
 
 
+_QUERY = "clusterlaunchcontrol.query_cancel"
+"""Rows whose results follow from their operands."""
+
+
 class Uniform:
     """The result; with `arm`, the statements of one arm, as its threads see it."""
 
@@ -124,7 +128,8 @@ class Uniform:
                 if self.differs(stmt.init):
                     self._array(stmt.array)
             case Instr():
-                if stmt.row not in BLOCK_WIDE:
+                alike = stmt.row.startswith(_QUERY) and not self.differs(*stmt.ins)
+                if stmt.row not in BLOCK_WIDE and not alike:
                     self.names |= {v.name for v in stmt.results}
                 for slot in stmt.outs:
                     self._array(slot.array)

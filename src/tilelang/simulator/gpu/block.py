@@ -162,6 +162,12 @@ class Block:
         """What an instruction keeps, None where there was no use of it."""
         return self._units.get(key)
 
+    def forget(self) -> None:
+        """The block has ended. What it keeps names it: its memory would stay for long."""
+        self._units.clear()
+        self.mbarriers.clear()
+        self.named.clear()
+
     def must_await(self, actor: int, site: int, what: str) -> None:
         """An operation in the memory of this block begins."""
         self.awaited.append(Awaited(actor, int(self.team.epochs[actor]), site, what))

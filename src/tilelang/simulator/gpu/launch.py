@@ -173,5 +173,7 @@ def _finish(machine: Machine, clusters: list[Cluster]) -> None:
         for block in cluster.blocks:
             for look in ENDS:
                 look(block)
+            block.forget()
         machine.clocks.drop(cluster.team)
+        cluster.blocks.clear()
     clusters.clear()

@@ -63,6 +63,7 @@ class Clocks:
     def drop(self, team: Team) -> None:
         """Forget a team that has ended. Its stamps stay unknown to teams it has told nothing."""
         del self.teams[team.number]
+        team.end_all()
 
 
 class Team:
@@ -104,6 +105,10 @@ class Team:
         self.rows[0, made, made] = self.tick
         self._labels.append((first, self.count, label))
         return made
+
+    def end_all(self) -> None:
+        """Nobody asks for the name of an actor again; what gives it may hold a block."""
+        self._labels.clear()
 
     def _grow(self, size: int) -> None:
         if size > _LOW16:
