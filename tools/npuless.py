@@ -121,6 +121,7 @@ def pretend_npu() -> None:
         "get_device_properties": lambda *_: properties,
         "Event": _Event,
         "current_stream": lambda *_: _Stream(),
+        "config": types.SimpleNamespace(allow_internal_format=True),
         "NPUGraph": NpuGraph,
         "graph": graph,
     }
