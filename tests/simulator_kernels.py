@@ -83,10 +83,90 @@ def tensor_memory(arch: str, M=128, N=64, K=128, depth=32, stages=2, threads=128
             T.copy(c, f)
             T.copy(f, Out)
 
+    return Subject(kernel, arch, *_factors(M, N, K))
+
+
+def in_turn(arch: str, M=128, N=32, K=160, depth=32) -> Subject:
+    """A @ B, each round's part in Tensor Memory and their sum in registers: products and threads
+    take turns.
+    """
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        Out: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((M, depth), "float16"), T.alloc_shared((depth, N), "float16")
+            c = T.alloc_tmem((M, N), "float32")
+            f, total = (T.alloc_fragment((M, N), "float32") for _ in range(2))
+            T.fill(total, 0)
+            for k in T.Pipelined(K // depth, num_stages=2):
+                T.copy(A[0, k * depth], a)
+                T.copy(B[k * depth, 0], b)
+                T.gemm(a, b, c, clear_accum=True)
+                T.copy(c, f)
+                for i, j in T.Parallel(M, N):
+                    total[i, j] += f[i, j]
+            T.copy(total, Out)
+
+    return Subject(kernel, arch, *_factors(M, N, K))
+
+
+def by_hand(arch: str, tiles=5, N=32, K=64, depth=32) -> Subject:
+    """A @ B by a warp that copies, one that multiplies and four that store, as an author spells it
+    out; results take turns in two places.
+    """
+    M = 128
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((tiles * M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        Out: T.Tensor((tiles * M, N), "float16"),
+    ):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((2, M, depth), "float16")
+            b = T.alloc_shared((2, depth, N), "float16")
+            c, f = T.alloc_tmem((2, M, N), "float32"), T.alloc_fragment((M, N), "float32")
+            loaded, used = T.alloc_barrier([32, 32]), T.alloc_barrier([1, 1])
+            full, empty = T.alloc_barrier([1, 1]), T.alloc_barrier([128, 128])
+            tx = T.get_thread_binding()
+            if tx < 32:
+                for m in T.serial(tiles):
+                    for k in T.serial(K // depth):
+                        n = m * (K // depth) + k
+                        T.mbarrier_wait_parity(used[n % 2], ((n // 2) & 1) ^ 1)
+                        rows, deep = slice(m * M, m * M + M), slice(k * depth, k * depth + depth)
+                        T.tma_copy(A[rows, deep], a[n % 2, :, :], barrier=loaded[n % 2])
+                        T.tma_copy(B[deep, :], b[n % 2, :, :], barrier=loaded[n % 2])
+                        T.mbarrier_arrive(loaded[n % 2])
+            elif tx < 64:
+                for m in T.serial(tiles):
+                    T.mbarrier_wait_parity(empty[m & 1], ((m // 2) & 1) ^ 1)
+                    for k in T.serial(K // depth):
+                        n = m * (K // depth) + k
+                        T.mbarrier_wait_parity(loaded[n % 2], (n // 2) & 1)
+                        left, right, to = a[n % 2, :, :], b[n % 2, :, :], c[m & 1, :, :]
+                        T.tcgen05_gemm(left, right, to, mbar=used[n % 2], clear_accum=k == 0)
+                    T.tcgen05_mma_arrive(full[m & 1])
+            elif tx >= 128:
+                for m in T.serial(tiles):
+                    T.mbarrier_wait_parity(full[m & 1], (m // 2) & 1)
+                    T.copy(c[m & 1, :, :], f)
+                    T.mbarrier_arrive(empty[m & 1])
+                    T.copy(f, Out[m * M, 0])
+
+    return Subject(kernel, arch, *_factors(tiles * M, N, K))
+
+
+def _factors(M: int, N: int, K: int) -> tuple[dict[str, Any], np.ndarray, float]:
+    """Two factors of small integers, their product, and how far off a result may be."""
     rng = np.random.default_rng(0)
     a = rng.integers(-3, 4, (M, K)).astype(np.float16)
     b = rng.integers(-3, 4, (K, N)).astype(np.float16)
-    return Subject(kernel, arch, {"A": a, "B": b}, a.astype(np.float64) @ b, 0.0)
+    return {"A": a, "B": b}, a.astype(np.float64) @ b, 0.0
 
 
 def attention(arch: str, length=128, depth=32, tiles=(64, 32), stages=2, threads=128) -> Subject:
