@@ -244,7 +244,8 @@ class _Arms:
                 made = self.elected(stmt)
             case Let():
                 with contextlib.suppress(Unknown):  # what is no number of the thread alone
-                    self.values[stmt.var.name] = number(stmt.value, self.values)
+                    value = number(stmt.value, self.values)
+                    self.values[stmt.var.name] = np.broadcast_to(value, (self.t.count,))
                 made = (stmt,)
             case _:
                 own = self.asynchronous(stmt)
