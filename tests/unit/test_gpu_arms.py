@@ -267,3 +267,20 @@ def test_parts_meet_at_barriers_that_the_author_does_not_name():
     a = RANDOM.integers(-9, 10, (2, 64)).astype(np.float32)
     used = barriers(check_gpu(kernel, A=a, B=np.zeros_like(a)))
     assert used >= {(15, 128), (14, 128), (13, 128), (12, 128)}
+
+
+def test_a_name_for_a_number_stands_beside_parts_of_a_block():
+    @T.prim_func
+    def kernel(A: T.Tensor((100,), "float32"), B: T.Tensor((100,), "float32")):
+        with T.Kernel(1, threads=128):
+            s, bar = T.alloc_shared((100,), "float32"), T.alloc_barrier(64)
+            twice = T.bind(2)
+            warp = T.get_thread_binding() // 32
+            if warp < twice:
+                T.copy(A, s)
+                T.mbarrier_arrive(bar)
+            elif warp >= twice:
+                T.mbarrier_wait_parity(bar, 0)
+                T.copy(s, B)
+
+    check_gpu(kernel, A=np.arange(100, dtype="f4"), B=np.zeros(100, "f4"))
