@@ -15,11 +15,11 @@ from tilelang.cli.kernels import UsageError, parse_spec
 from tilelang.cli.tables import aligned
 from tilelang.ir.tile import Function
 from tilelang.runtime import installation
+from tilelang.targets import CHIPS
 
 KERNELS = """
 import tilelang
 import tilelang.language as T
-from tilelang.targets import CHIPS
 
 LIMIT = 3
 
