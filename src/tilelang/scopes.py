@@ -313,7 +313,9 @@ _COMMON_ROWS: tuple[ScopeRow, ...] = (
 )
 
 L1_SCALES = "shared.l1.sf"
-"""What a buffer of L1 that holds the scales of a product is in: the compiler says so, by its use."""
+"""What a buffer of L1 that holds the scales of a product is in: the compiler says so, by its
+use.
+"""
 
 _BY_GEMM = "the consuming gemm decides the layout"
 _HANDLE = "a handle on a tile's scale slots; takes no storage"

@@ -47,7 +47,7 @@ def test_the_gradients_are_those_of_finite_differences(dim):
 def doubled(n):
     @T.prim_func
     def kernel(A: T.Tensor((n,), "float"), B: T.Tensor((n,), "float")):
-        with T.Kernel(1, is_npu=True) as (cid, vid):
+        with T.Kernel(1, is_npu=True) as (_cid, _vid):
             a = T.alloc_ub((n,), "float")
             T.copy(A, a)
             T.barrier_all()

@@ -126,6 +126,7 @@ class ThreadCode:
         self.expanded: dict[str, Buffer] = {}
 
     def is_private(self, buffer: Buffer) -> bool:
+        """Whether a thread may have a buffer of its own."""
         return memory_of(self.dialect, buffer.scope) in (Memory.LOCAL, Memory.VAR)
 
     def split(self) -> Block:
@@ -152,6 +153,7 @@ class ThreadCode:
         return Role.THREAD if self.differs(stmt) else Role.BLOCK
 
     def block_role(self, stmt: Stmt) -> Role:
+        """That of an operation of the block, whose operands must be the same in all threads."""
         if self.varying.node(stmt):
             raise self.divergent(stmt, "uses a value that differs between threads")
         return Role.MEETING
@@ -207,6 +209,7 @@ class ThreadCode:
         return False
 
     def divergent(self, stmt: Stmt, why: str) -> TileError:
+        """The error for a meeting that not all threads come to alike."""
         # A wait for an mbarrier is a meeting of all threads here.
         barrier = isinstance(stmt, SyncThreads)
         name = "T.sync_threads or T.mbarrier_wait_parity" if barrier else op_name(stmt)
@@ -253,6 +256,7 @@ class ThreadCode:
         return tuple(s for s in parts if not isinstance(s, Alloc))
 
     def closed(self, run: _Region) -> _Region:
+        """A region that is done."""
         self.regions.append(run)
         return run
 
@@ -277,6 +281,7 @@ class ThreadCode:
         return [_Nest(stmt, {n: self.items(getattr(stmt, n)) for n in names})]
 
     def first_meeting(self, stmt: Stmt) -> Stmt:
+        """The first statement inside that all threads carry out together."""
         return next(s for s in statements((stmt,)) if self.meets(s))
 
     def thread_index(self) -> Expr:
