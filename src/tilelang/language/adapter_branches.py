@@ -17,7 +17,7 @@ from tilelang.ir.tile import If as IfStmt
 from tilelang.ir.tile import Stmt
 from tilelang.language.arguments import launched
 from tilelang.language.buffers import here
-from tilelang.language.values import condition
+from tilelang.language.values import condition as as_condition
 
 
 def _bad(message: str, help: str, loc: Loc | None = None) -> TileError:
@@ -29,9 +29,9 @@ class If:
     and nothing else.
     """
 
-    def __init__(self, condition_: Any) -> None:
+    def __init__(self, condition: Any) -> None:
         self._builder = launched("T.If")
-        self._cond = condition(condition_)
+        self._cond = as_condition(condition)
         self._loc = here()
         self.arms: dict[str, tuple[Stmt, ...]] = {}
         self.inside = False

@@ -354,15 +354,14 @@ def map_bodies(stmt: Stmt, on: Callable[[Block], Block]) -> Stmt:
 
 
 def map_launches(fn: Function, on: Callable[[Block], Block]) -> Function:
-    """A function with the bodies of its launches replaced."""
+    """A function with the bodies of its launches replaced; itself where none changes."""
 
     def one(stmt: Stmt) -> Block | None:
-        if not isinstance(stmt, Launch):
-            return None
-        return (stmt.with_(body=on(stmt.body)),)
+        return (map_bodies(stmt, on),) if isinstance(stmt, Launch) else None
 
     body = map_statements(fn.body, one)
-    return fn if body is fn.body else fn.with_(body=body)
+    same = len(body) == len(fn.body) and all(a is b for a, b in zip(body, fn.body, strict=True))
+    return fn if same else fn.with_(body=body)
 
 
 def map_kernels(program: Program, on: Callable[[Kernel], Kernel]) -> Program:
