@@ -14,7 +14,8 @@ from tilelang.targets.cuda.nvrtc import compile_source, is_installed
 from tilelang.targets.cuda.program import emit
 from tilelang.targets.cuda.rows import ROWS
 
-ARCHS = [c.name for c in CHIPS if c.backend == "cuda"]
+ARCHS = {c.capabilities: c.name for c in reversed(CHIPS) if c.backend == "cuda"}.values()
+"""Of chips that can do the same, the first."""
 
 
 @pytest.mark.skipif(not is_installed(), reason="NVRTC is not installed")
