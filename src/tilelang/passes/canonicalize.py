@@ -202,7 +202,7 @@ def _plain(stmt: Stmt, names: Names) -> Block | None:
                 "target",
                 "scales in Tensor Memory need a chip that has it",
                 stmt.loc,
-                expected="cuda:sm_100a or cuda:sm_103a",
+                expected=f"a chip with {Capability.TCGEN05.value}",
                 help="T.gemm_blockscaled takes scales in shared memory, on every target",
             )
         case ScaleTranspose():
