@@ -216,6 +216,24 @@ def test_tensors_are_supplied_for_each_dtype(torch, dtype: str, kind: TensorSupp
         assert torch.equal(made.float(), made.float().round())
 
 
+@pytest.mark.parametrize("dtype", ["int4", "uint2", "float4_e2m1fn", "float4_e2m1fnx2"])
+@pytest.mark.parametrize("kind", TensorSupplyType)
+def test_tensors_of_packed_elements_are_supplied_as_kernels_take_them(torch, dtype, kind) -> None:
+    @T.prim_func
+    def same(A: T.Tensor((4, 24), dtype), B: T.Tensor((4, 24), dtype)):
+        with T.Kernel(1, threads=1):
+            T.copy(A, B)
+
+    made = get_tensor_supply(kind, "cpu")(SimpleNamespace(shape=(4, 24), dtype=dtype))
+    assert made.dtype == T.dtype(dtype).as_torch()
+    got = tilelang.compile(same, out_idx=1, target="emulate")(made)
+    assert torch.equal(got.view(torch.uint8), made.view(torch.uint8))
+    if kind is TensorSupplyType.One and not dtype.endswith("x2"):
+        assert (
+            tilelang.compile(same, out_idx=1, target="emulate")(made.view(torch.uint8).numpy()) == 1
+        ).all()
+
+
 def test_constant_supplies(torch) -> None:
     param = SimpleNamespace(shape=(7,), dtype="float32")
     assert get_tensor_supply(TensorSupplyType.Zero)(param).sum() == 0

@@ -418,16 +418,16 @@ def test_packed_arguments(dtype, shape):
     np.testing.assert_array_equal(y.view(np.uint8), x.view(np.uint8))
 
 
-@pytest.mark.parametrize("dtype", ["int4", "uint2", "float4_e2m1fn"])
-def test_packed_outputs(dtype):
+@pytest.mark.parametrize("dtype", PACKED)
+def test_outputs_of_numpy_have_an_element_in_each_slot(dtype):
     k = kernel(
         f'A: T.Tensor((3, 5), "{dtype}"), B: T.Tensor((3, 5), "{dtype}")', "T.copy(A, B)", out_idx=1
     )
     x = codes(dtype, 3, 5)
-    raw = pack_rows(x, DType(dtype)).view(np.int8)
-    got = k(raw)
-    assert got.shape == raw.shape
-    np.testing.assert_array_equal(got.view(np.uint8), raw.view(np.uint8))
+    for given in (x, pack_rows(x, DType(dtype))):
+        got = k(given)
+        assert (got.dtype, got.shape) == (x.dtype, x.shape)
+        np.testing.assert_array_equal(got.view(np.uint8), x.view(np.uint8))
 
 
 def test_packed_arrays_that_are_not_row_major():
@@ -523,6 +523,89 @@ def test_torch_packed_float4(torch):
     k(raw.view(torch.float4_e2m1fn_x2), b)
     np.testing.assert_array_equal(b, x.astype(np.float32))
     k(raw, b * 0)
+
+
+# type, its storage in torch, elements in each byte
+STORED = [
+    ("float4_e2m1fn", "float4_e2m1fn_x2", 2), ("float4_e2m1fnx2", "float4_e2m1fn_x2", 1),
+    ("int4", "int8", 2), ("uint4", "uint8", 2), ("uint2", "uint8", 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "stored", "per"), STORED)
+def test_outputs_of_torch_are_packed_in_its_storage_type(torch, dtype, stored, per):
+    if not hasattr(torch, stored):
+        pytest.skip(f"this torch has no {stored}")
+    k = kernel(
+        f'A: T.Tensor((3, 16), "{dtype}"), B: T.Tensor((3, 16), "{dtype}")',
+        "T.copy(A, B)",
+        out_idx=1,
+    )
+    raw = torch.arange(48 // per, dtype=torch.uint8).reshape(3, 16 // per) * 5
+    for given in (raw, raw.view(getattr(torch, stored))):
+        got = k(given)
+        assert (got.dtype, tuple(got.shape)) == (getattr(torch, stored), (3, 16 // per))
+        assert torch.equal(got.view(torch.uint8), raw)
+
+
+def test_outputs_of_an_older_torch_are_packed_in_bytes(torch, monkeypatch):
+    monkeypatch.delattr(torch, "float4_e2m1fn_x2", raising=False)
+    k = kernel(
+        'A: T.Tensor((3, 8), "float4_e2m1fn"), B: T.Tensor((3, 8), "float4_e2m1fn")',
+        "T.copy(A, B)",
+        out_idx=1,
+    )
+    raw = torch.arange(12, dtype=torch.int8).reshape(3, 4)
+    got = k(raw)
+    assert got.dtype == torch.int8
+    assert torch.equal(got, raw)
+
+
+def test_what_a_torch_output_does_not_write_is_noticed(torch):
+    k = kernel(
+        'A: T.Tensor((4,), "int32"), B: T.Tensor((4,), "float4_e2m1fn")',
+        "B[0] = 1",
+        out_idx=1,
+        target="emulate",
+    )
+    got = k(torch.zeros(4, dtype=torch.int32)).view(torch.uint8)
+    assert got.tolist() == [0xA2, 0xA5]  # 1.0 is 2 in the low nibble
+
+
+def test_empty_of_packed_elements(torch):
+    """Made in the function, with a size that the call gives."""
+
+    @tilelang.jit(target="emulate")
+    def halves(A):
+        n = T.const("n")
+        A: T.Tensor((3, n), "float32")
+        B = T.empty((3, n), "float4_e2m1fn")
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(3, n):
+                B[i, j] = A[i, j]
+        return B
+
+    x = torch.tensor([[0, 0.5, 1, -1], [6, 9, -6, 2], [3, 4, 1.5, 0]])
+    got = halves(x)
+    assert got.dtype == getattr(torch, "float4_e2m1fn_x2", torch.int8)
+    assert got.view(torch.uint8).tolist() == [[0x10, 0xA2], [0x77, 0x4F], [0x65, 0x03]]
+    own = halves(x.numpy())
+    assert own.dtype == ml_dtypes.float4_e2m1fn
+    assert own.astype("float32").tolist() == [[0, 0.5, 1, -1], [6, 6, -6, 2], [3, 4, 1.5, 0]]
+
+
+def test_pairs_of_fp4_as_elements(torch):
+    k = kernel(
+        'A: T.Tensor((3, 4), "float4_e2m1fnx2"), B: T.Tensor((3, 4), "float4_e2m1fnx2")',
+        "T.copy(A, B)",
+    )
+    x = codes("float4_e2m1fn", 3, 4, 2)
+    raw = pack_rows(x, DType("float4_e2m1fnx2"))
+    for given in (x, x.reshape(3, 8), raw, torch.from_numpy(raw)):
+        out = given * 0 if hasattr(given, "numpy") else np.zeros_like(given)
+        k(given, out)
+        assert np.asarray(out).tobytes() == np.asarray(given).tobytes()
+    refused(k, raw[:, :3].copy(), raw)
 
 
 def test_torch_tensors_that_cannot_be_used(torch):

@@ -31,9 +31,12 @@ from tilelang.runtime.arrays import (
     describe_object,
     overlapping,
     pack_rows,
+    packed_shape,
+    packed_type,
     row_bytes,
     unpack_rows,
 )
+from tilelang.runtime.parts import poison
 from tilelang.runtime.sizes import Fact, Sizes
 from tilelang.scopes import Dialect
 
@@ -239,7 +242,8 @@ class Signature:
                 cls=TileTypeError,
                 way_out=_cast_hint(want),
             )
-        if want.lanes > 1 and len(shape) == len(extents) + 1 and shape[-1] == want.lanes:
+        lanes = want.lanes > 1 and not packed
+        if lanes and len(shape) == len(extents) + 1 and shape[-1] == want.lanes:
             return shape[:-1]  # an axis for the lanes, as outputs have it
         if len(shape) != len(extents):
             raise self._bad(
@@ -253,9 +257,9 @@ class Signature:
             fits = known is not None and row_bytes(known, want) == shape[-1]
             shape = (
                 *shape[:-1],
-                known if fits and known is not None else shape[-1] * 8 // want.bits,
+                known if fits and known is not None else shape[-1] * 8 // (want.bits * want.lanes),
             )
-        elif want.lanes > 1 and shape:
+        elif lanes and shape:
             if shape[-1] % want.lanes:
                 multiple = f"a last axis divisible by {want.lanes}"
                 raise self._bad(p, "shape mismatch", expected=multiple, got=str(shape))
@@ -381,9 +385,13 @@ class Signature:
 
     def _output(self, dtype: DType, extents: Sequence[int], bound: Bound) -> tuple[Any, Storage]:
         """A new array for an output, and its storage."""
-        if dtype.bits < 8 and extents:
-            width = [*extents[:-1], row_bytes(extents[-1], dtype)]
-            result, raw = allocate(width, DType("int8"), bound.framework)
+        if dtype.bits < 8 and extents and bound.framework != "numpy":
+            kind = packed_type(dtype, bound.framework)
+            width = packed_shape(extents, dtype)
+            result, storage = allocate(width, kind, bound.framework, poisoned=False)
+            raw = storage.view(np.uint8)
+            if self.poisoned:
+                raw[...] = poison(DType("uint8"))
             return result, _unpacked(raw, tuple(extents), dtype, bound, written=True)
         lanes = [dtype.lanes] if dtype.lanes > 1 else []
         shape = [*extents, *lanes]
@@ -478,7 +486,7 @@ def _touched(fn: Function) -> tuple[set[str], set[str]]:
 def is_packed(want: DType, array: Array) -> bool:
     """Whether the array holds bytes, each of several elements of a type smaller than a byte."""
     got = array.dtype
-    if want.bits >= 8 or want.lanes > 1:
+    if want.bits >= 8:
         return False
     pairs = got.lanes > 1 and got.row.encoding == want.row.encoding
     return pairs or (got.bits == 8 and got.kind in ("int", "uint"))

@@ -169,13 +169,36 @@ def overlapping(x: Storage) -> bool:
     return bool((np.diff(np.sort(places)) < x.itemsize).any())
 
 
+def packed_type(dtype: DType, framework: str) -> DType:
+    """The type of an array of `framework` whose bytes hold packed elements: of torch the storage
+    type of the elements, or int8 where this torch lacks it.
+    """
+    torch = _torch() if framework == "torch" else None
+    name = dtype.torch_name
+    own = torch is not None and (name is None or hasattr(torch, name))
+    return dtype if own else DType("int8")
+
+
+def packed_shape(shape: Sequence[int], dtype: DType) -> list[int]:
+    """The shape in bytes of an array of rows of packed elements."""
+    return [*shape[:-1], row_bytes(shape[-1], dtype)]
+
+
 def row_bytes(count: int, dtype: DType) -> int:
-    """The bytes that a row of `count` elements of a type smaller than a byte takes."""
-    return -(-count * dtype.bits // 8)
+    """The bytes that a row of `count` elements of a type smaller than a byte takes, with all of
+    their lanes.
+    """
+    return -(-count * dtype.lanes * dtype.bits // 8)
 
 
 def unpack_rows(raw: Storage, shape: Sequence[int], dtype: DType) -> Storage:
-    """One element per slot from rows of packed bytes, low bits first; a row begins with a byte."""
+    """One element per slot from rows of packed bytes, low bits first; a row begins with a byte.
+
+    The lanes of a vector are a last axis.
+    """
+    if dtype.lanes > 1:
+        flat = [*shape[:-1], shape[-1] * dtype.lanes]
+        return unpack_rows(raw, flat, dtype.base).reshape(*shape, dtype.lanes)
     count, width = math.prod(shape[:-1]), shape[-1]
     rows = np.ascontiguousarray(raw).view(np.uint8).reshape(count, row_bytes(width, dtype))
     whole, rest = divmod(rows.shape[1] * 8, dtype.bits)
@@ -189,6 +212,8 @@ def unpack_rows(raw: Storage, shape: Sequence[int], dtype: DType) -> Storage:
 
 def pack_rows(storage: Storage, dtype: DType) -> npt.NDArray[np.uint8]:
     """Undoes `unpack_rows`: rows of bytes, with zeros after the last element of a row."""
+    if dtype.lanes > 1:
+        return pack_rows(storage.reshape(*storage.shape[:-2], -1), dtype.base)
     count, width = math.prod(storage.shape[:-1]), storage.shape[-1]
     rows = storage.reshape(count, width)
     size = row_bytes(width, dtype)

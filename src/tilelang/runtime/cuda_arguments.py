@@ -18,7 +18,14 @@ from tilelang.dtypes import DType
 from tilelang.errors import TileError, TileTypeError
 from tilelang.ir.tile import Param
 from tilelang.runtime.arguments import Bound, Given, Signature, declared, is_packed
-from tilelang.runtime.arrays import Array, allocate, pack_rows, row_bytes, unpack_rows
+from tilelang.runtime.arrays import (
+    Array,
+    allocate,
+    pack_rows,
+    packed_shape,
+    packed_type,
+    unpack_rows,
+)
 from tilelang.runtime.cuda_arrays import (
     DeviceArray,
     adopt_device,
@@ -165,10 +172,11 @@ class CudaSignature(Signature):
         lanes = [dtype.lanes] if dtype.lanes > 1 else []
         device = self._device(bound)
         if bound.framework == "numpy":
-            return self._host_output(dtype, [*extents, *lanes], bound)
+            return self._host_output(dtype.base, [*extents, *lanes], bound)
         if dtype.bits < 8 and extents:
-            width = [*extents[:-1], row_bytes(extents[-1], dtype)]
-            result = allocate_device(width, DType("int8"), bound.framework, device)
+            kind = packed_type(dtype, bound.framework)
+            width = packed_shape(extents, dtype)
+            result = allocate_device(width, kind, bound.framework, device)
             storage = cast("DeviceArray", adopt_device(result, "an output").storage)
             packed = Packed(dtype, tuple(extents), bound.framework)
             return result, self._unpacked_on_host(packed, storage, bound, written=True)
@@ -176,18 +184,9 @@ class CudaSignature(Signature):
         return result, adopt_device(result, "an output").storage
 
     def _host_output(self, dtype: DType, shape: Sequence[int], bound: Bound) -> tuple[Any, Any]:
-        packed = dtype.bits < 8 and len(shape) > 0
-        width = [*shape[:-1], row_bytes(shape[-1], dtype)] if packed else list(shape)
-        result, raw = allocate(width, DType("int8") if packed else dtype.base, "numpy")
-        plain = unpack_rows(raw, shape, dtype) if packed else raw
+        result, plain = allocate(shape, dtype, "numpy")
         device = _Temporary(plain.nbytes, self._device(bound))
-
-        def back() -> None:
-            device.copy_to(plain, self._stream(bound, device))
-            if packed:
-                raw[...] = pack_rows(plain, dtype).view(raw.dtype).reshape(raw.shape)
-
-        bound.finish.insert(0, back)
+        bound.finish.insert(0, lambda: device.copy_to(plain, self._stream(bound, device)))
         return result, device.array(plain.shape, plain.itemsize)
 
 

@@ -10,8 +10,9 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from tilelang.dtypes import DType, dtype
+from tilelang.dtypes import DType, cast, dtype
 from tilelang.errors import TileValueError, error
+from tilelang.runtime.arrays import pack_rows, packed_type
 
 
 class TensorSupplyType(enum.Enum):
@@ -33,15 +34,19 @@ def map_torch_type(name: Any) -> Any:
 
 def _integers(torch: Any, element: DType, shape: list[int]) -> Any:
     """Small integers: what `Integer` means, of each kind of type."""
-    stored = element.as_torch()
     if element.is_float8:
-        return torch.randint(-128, 128, shape, dtype=torch.int8).to(stored)
-    if element.kind == "bool":
-        return torch.randint(0, 2, shape).to(stored)
-    if element.is_float4():
-        return torch.randint(0, 16, shape, dtype=torch.uint8).view(stored)
-    low, high = (0, 3) if element.kind == "uint" else (-2, 3)
-    return torch.randint(low, high, shape).to(stored)
+        return torch.randint(-128, 128, shape, dtype=torch.int8)
+    if element.is_float4_e2m1_unpacked():
+        return torch.randint(0, 16, shape)
+    low, high = {"bool": (0, 2), "uint": (0, 3)}.get(element.kind, (-2, 3))
+    return torch.randint(low, high, shape)
+
+
+def _packed(torch: Any, element: DType, numbers: Any) -> Any:
+    """Numbers as elements of fewer than 8 bits, in the bytes in which torch has these."""
+    words = cast(numbers.to(torch.float32).numpy(), DType("float32"), element.base)
+    raw = torch.from_numpy(pack_rows(words, element.base))
+    return raw.view(packed_type(element, "torch").as_torch())
 
 
 def _usual_device(torch: Any) -> str:
@@ -76,20 +81,22 @@ def get_tensor_supply(
         if kind is TensorSupplyType.Auto:
             wide = element in ("float16", "bfloat16", "float32", "tfloat32")
             kind = TensorSupplyType.Uniform if wide else TensorSupplyType.Integer
-        if kind is TensorSupplyType.Integer:
-            return _integers(torch, element, shape).to(place)
-        stored = element.as_torch()
+        small = element.bits < 8
+        if small:
+            shape = [*shape[:-1], shape[-1] * element.lanes]
         make: dict[TensorSupplyType, Callable[[], Any]] = {
             TensorSupplyType.Zero: lambda: torch.zeros(shape),
             TensorSupplyType.One: lambda: torch.ones(shape),
             TensorSupplyType.Randn: lambda: torch.randn(shape),
             TensorSupplyType.Normal: lambda: torch.empty(shape).normal_(-1.0, 1.0),
             TensorSupplyType.Uniform: lambda: torch.empty(shape).uniform_(-1.0, 1.0),
+            TensorSupplyType.Integer: lambda: _integers(torch, element, shape),
         }
         drawn = (TensorSupplyType.Uniform, TensorSupplyType.Normal)
         if element == "int8" and kind in drawn:
             kind = TensorSupplyType.One
-        return make[kind]().to(stored).to(place)
+        made = make[kind]()
+        return (_packed(torch, element, made) if small else made.to(element.as_torch())).to(place)
 
     return supply
 
