@@ -4,8 +4,8 @@ them.
 
 from __future__ import annotations
 
-import functools
 import inspect
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -45,7 +45,7 @@ class Macro:
         self.__wrapped__ = fn
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Inline the function here."""
@@ -65,13 +65,14 @@ class Macro:
         builder.loops = []
         try:
             tracer = Tracer(builder, self._rewritten.locs, is_macro=True, caller=caller)
-            return instantiate(self._rewritten, self._fn, tracer)(**arguments)
+            inlined = instantiate(self._rewritten, self._fn, tracer)
+            return inlined(*arguments.args, **arguments.kwargs)
         finally:
             builder.loops, builder.loc, builder.hints = loops, caller, hints
 
     def _bound(
         self, builder: Builder, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Loc | None
-    ) -> dict[str, Any]:
+    ) -> inspect.BoundArguments:
         signature = inspect.signature(self._fn)
         try:
             bound = signature.bind(*args, **kwargs)
@@ -83,13 +84,20 @@ class Macro:
             note = evaluated_annotation(
                 self._fn, name, signature.parameters[name].annotation, place
             )
-            by_reference = note is Ref or getattr(note, "by_reference", False)
-            bound.arguments[name] = (
-                _by_reference(builder, name, value, caller)
-                if by_reference
-                else _by_value(builder, name, value)
+            passed = (
+                partial(_by_reference, builder, loc=caller)
+                if note is Ref or getattr(note, "by_reference", False)
+                else partial(_by_value, builder)
             )
-        return dict(bound.arguments)
+            match signature.parameters[name].kind:
+                case inspect.Parameter.VAR_POSITIONAL:
+                    found = tuple(passed(name, x) for x in value)
+                case inspect.Parameter.VAR_KEYWORD:
+                    found = {key: passed(key, x) for key, x in value.items()}
+                case _:
+                    found = passed(name, value)
+            bound.arguments[name] = found
+        return bound
 
 
 def _by_reference(builder: Builder, name: str, value: Any, loc: Loc | None) -> Any:

@@ -15,7 +15,7 @@ from tilelang.ir.bounds import bounds
 from tilelang.ir.build import Builder
 from tilelang.ir.expr import Binary, BinaryOp, Expr, Var, int_value
 from tilelang.ir.interval import interval
-from tilelang.ir.tile import Block, For, LoopKind, Stmt
+from tilelang.ir.tile import Assert, Block, For, Let, LoopKind, Stmt
 from tilelang.language.arguments import plain_data
 from tilelang.language.buffers import extent, here
 from tilelang.language.values import Value, as_expr
@@ -92,15 +92,16 @@ def sequential(
     what: str, kind: LoopKind, start: Any, stop: Any, step: Any, hints: tuple[tuple[str, Any], ...]
 ) -> LoopFrame:
     """A loop over `range(start, stop, step)`."""
-    build.current(what)
+    builder = build.current(what)
     low, high = _range(what, start, stop)
     stride: Expr | None = None
     if step is not None:
-        known = int_value(extent(step, f"the step of {what}"))
-        if known is None or known == 0:
-            raise _bad(
-                "value", f"the step of {what}", expected="a constant other than 0", got=str(step)
-            )
+        by = extent(step, f"the step of {what}")
+        known = int_value(by)
+        if known is None:
+            return _strided(builder, what, kind, (low, high, by), hints)
+        if known == 0:
+            raise _bad("value", f"the step of {what}", expected="a number other than 0", got="0")
         stride = None if known == 1 else as_expr(known, low.dtype)
     loc = here()
 
@@ -108,6 +109,44 @@ def sequential(
         return For(loop_vars[0], low, high, body, step=stride, kind=kind, hints=hints, loc=loc)
 
     return LoopFrame(what, (low.dtype,), make, spans=(_span(low, high, stride),))
+
+
+def _strided(
+    builder: Builder,
+    what: str,
+    kind: LoopKind,
+    parts: tuple[Expr, Expr, Expr],
+    hints: tuple[tuple[str, Any], ...],
+) -> LoopFrame:
+    """A loop with a step that only the run knows, of either sign: it counts its rounds. A step of 0
+    stops the launch.
+    """
+    loc, common = here(), parts[0].dtype
+    for part in parts:
+        common = dtypes.promote(common, part.dtype)
+    low, high, step = (
+        builder.stable(as_expr(e, common), name)
+        for e, name in zip(parts, ("start", "stop", "step"), strict=True)
+    )
+    zero, count = as_expr(0, common), builder.fresh_var("round", common)
+    builder.emit(
+        Assert(
+            Binary(BinaryOp.NE, step, zero),
+            message=f"the step of {what} is 0",
+            kind="value",
+            loc=loc,
+        )
+    )
+    rounds = Binary(
+        BinaryOp.SUB, zero, Binary(BinaryOp.FLOORDIV, Binary(BinaryOp.SUB, low, high), step)
+    )
+
+    def make(loop_vars: tuple[Var, ...], body: Block) -> Stmt:
+        value = Binary(BinaryOp.ADD, low, Binary(BinaryOp.MUL, count, step))
+        body = (Let(loop_vars[0], value, loc=loc), *body)
+        return For(count, zero, rounds, body, kind=kind, hints=hints, loc=loc)
+
+    return LoopFrame(what, (common,), make)
 
 
 def _span(low: Expr, high: Expr, stride: Expr | None) -> tuple[Expr, Expr]:
