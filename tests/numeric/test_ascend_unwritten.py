@@ -9,7 +9,7 @@ import tilelang
 import tilelang.ascend.language as T
 
 
-def summed(written):
+def summed(written, **settings):
     @T.prim_func
     def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
         with T.Kernel(1):
@@ -22,7 +22,7 @@ def summed(written):
                 T.simd.vsts(a[0], T.simd.vadd(T.simd.vld(a[0]), x))
             T.copy(a, B)
 
-    return tilelang.compile(kernel)
+    return tilelang.compile(kernel, **settings)
 
 
 def test_ub_that_nobody_has_written():
@@ -36,6 +36,12 @@ def test_ub_that_nobody_has_written():
     with warnings.catch_warnings():  # once for a program
         warnings.simplefilter("error")
         made(a, b)
+
+
+def test_a_result_that_the_call_makes_is_no_number_before_it():
+    made = summed(False, out_idx=[1])
+    with pytest.warns(RuntimeWarning, match="is read where nobody has written"):
+        assert np.isnan(made(np.ones(64, np.float32))).all()
 
 
 def test_no_numbers_of_the_author_are_no_finding():
