@@ -61,6 +61,16 @@ def test_brcb_fills_a_block_with_each_element(dtype, repeats):
     np.testing.assert_array_equal(out, np.repeat(a[:, None], lanes, 1))
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, "int32"])
+def test_brcb_takes_elements_of_a_row_of_a_matrix(dtype):
+    lanes = 32 // np.dtype(dtype).itemsize
+    a = random((4, 32), dtype)
+    out = run(
+        lambda c, x, _: T.tile.brcb_experiment(c, x[1, 16:24], 1, 1, 8), [a], (8, lanes), dtype, 0
+    )
+    np.testing.assert_array_equal(out, np.repeat(a[1, 16:24, None], lanes, 1))
+
+
 @pytest.mark.parametrize("columns", [24, 40, 64])
 @pytest.mark.parametrize(("name", "fn"), [("sub", np.subtract), ("mul", np.multiply)])
 def test_rows_take_the_block_that_was_made_for_them(name, fn, columns):

@@ -107,11 +107,11 @@ def brcb_experiment(
     )
     d, s = tile_of(dst, f"the destination of {what}"), tile_of(src, f"the source of {what}")
     many, lanes = _product(times, BLOCKS), _lanes(d, BLOCK)
-    source = first(s, _value(many), what)
+    column = _matrix(first(s, _value(many), what), 1, what)
     filled = _matrix(first(d, _value(_product(many, lanes)), what), lanes, what)
     if s.dtype != d.dtype:
         raise _bad("dtype", f"{what} of {s.dtype} into {d.dtype}", expected=str(d.dtype))
-    emit("brcb_experiment", "brcb", filled, [source])
+    emit("brcb_experiment", "brcb", filled, [column])
 
 
 def _value(e: Expr) -> Any:
