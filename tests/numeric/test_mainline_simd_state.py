@@ -280,7 +280,13 @@ def unknown_dist(u):
     S.pld(u[0], dist="PK")
 
 
+def wide_elements(u):
+    v = T.alloc_shared((32,), "int64")
+    S.vsts(v[0], S.vld(v[0]))
+
+
 SAID = {
+    wide_elements: "T.simd.vsts of int64x32 | elements of 8 to 32 bits | ",
     not_assigned: "the result of T.simd.vadd(mode='MODE_MERGING') is not assigned to a register"
     " whose elements stay | an assignment to one of T.simd.alloc_var or T.simd.alloc_local | r ="
     " T.simd.alloc_var(dtype) first, then r = the operation",

@@ -110,6 +110,8 @@ def vsts(addr: Any, src: Any, mask: Any = None, dist: str = "NORM_B32", extent: 
     element = at.buffer.dtype
     if word.startswith("NORM"):
         word = f"NORM_B{width_of(value.dtype)}"  # the width is that of the register
+    if word not in _STORES:
+        raise bad("dtype", f"T.simd.vsts of {value.dtype}", expected="elements of 8 to 32 bits")
     share = _STORES[word]
     expected = width_of(value.dtype) // max(share, 1)
     if max(element.bits, 8) != expected:
