@@ -10,6 +10,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from report_run import refused
+from tilelang.errors import TileError
 
 
 def rows(width=16, dtype="float32"):
@@ -193,3 +194,50 @@ def test_messages_hold_no_inside_of_the_compiler():  # 1712
     text = found.render()
     assert "T.copy(A, T.alloc_shared" in text
     assert not re.search(r"0x[0-9a-f]{6,}|tilelang/ir|tilelang/passes", text)
+
+
+@pytest.mark.parametrize("target", ["emulate", "cpu", "simulate:sm_90a"])
+def test_a_table_of_addresses_leads_to_arrays_of_the_process(target):  # 1114, grouped products
+    @T.prim_func
+    def main(P: T.Tensor((3,), T.ptr), N: T.Tensor((3,), "int32"), O: T.Tensor((3,), "float32")):
+        with T.Kernel(3, threads=32) as b:
+            A = T.make_tensor(P[b], (N[b], 4), "float32")
+            rows = N[b]
+            N[b] = 0  # A keeps the size that it was made with
+            total = T.alloc_var("float32", init=0)
+            for i in T.serial(rows):
+                total += A[i, 3]
+            O[b] = total
+            A[0, 0] = b + 1
+
+    kernel = tilelang.compile(main, target=target)
+    arrays = [np.arange(4 * k, dtype=np.float32).reshape(k, 4) for k in (1, 3, 5)]
+    want = [a[:, 3].sum() for a in arrays]
+    addresses = np.array([a.ctypes.data for a in arrays], np.int64)
+    found = np.zeros(3, np.float32)
+    kernel(addresses, np.array([1, 3, 5], np.int32), found)
+    assert found.tolist() == want
+    assert [a[0, 0] for a in arrays] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("target", ["emulate", "cpu", "simulate:sm_90a"])
+def test_a_pointer_takes_an_array_or_its_address(target):  # 1114
+    @T.prim_func
+    def main(p: T.ptr, O: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            first = T.make_tensor(p, (4,), "float32")
+            whole = T.make_tensor(p, (2, 4), "float32")
+            tile = T.alloc_shared((2, 4), "float32")
+            T.copy(whole, tile)
+            for i in T.Parallel(8):
+                O[i] = tile[i // 4, i % 4] + first[1]
+
+    kernel = tilelang.compile(main, target=target)
+    data = np.arange(8, dtype=np.float32)
+    for given in (data, data.ctypes.data):
+        found = np.zeros(8, np.float32)
+        kernel(given, found)
+        assert found.tolist() == (data + 1).tolist()
+    for bad in (0, 64):
+        with pytest.raises(TileError, match=r"memory"):
+            kernel(bad, found)

@@ -90,6 +90,9 @@ def _tensor(name: str, address: Any, shape: Any, dtype: Any, strides: Any) -> Bu
             expected=f"{len(extents)} strides",
             got=str(len(steps)),
         )
+    # Sizes read from memory are those of now, whatever is stored there later.
+    extents = tuple(builder.stable(e, "extent") for e in extents)
+    steps = None if steps is None else tuple(builder.stable(e, "stride") for e in steps)
     unique = builder.unique(builder.name_hint("tensor"))
     buffer = Buffer(unique, element_type(dtype), extents, strides=steps, loc=here())
     builder.emit(MakeTensor(buffer, e, loc=here()))

@@ -5,6 +5,7 @@ What enters: the facts of a launch. What leaves: what groups of warps and instru
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilelang.dtypes import DType
+from tilelang.emulator.pointers import readable
 from tilelang.errors import InternalError, Loc, TileIndexError, TileRuntimeError, error
 from tilelang.simulator.gpu.arrays import Window
 from tilelang.simulator.gpu.barriers import Mbarrier, NamedBarrier, Phases
@@ -26,7 +28,8 @@ SHARED_WINDOW, SHARED_SPAN = 0x0100_0000_0000, 1 << 24
 """Generic addresses of shared memory: where that of the first block of a cluster begins, and the
 distance to that of the next.
 """
-GLOBAL_WINDOW = 0x7F00_0000_0000
+GLOBAL_WINDOW = 0x8000_0000_0000
+"""Where arrays of global memory begin: above the addresses that a process has."""
 
 
 @dataclass
@@ -59,6 +62,21 @@ class Machine:
     edges: dict[tuple[int, int], Edge] = field(default_factory=dict[tuple[int, int], Edge])
     told: dict[int, dict[int, int]] = field(default_factory=dict[int, dict[int, int]])
     """The order of atomic accesses to a memory: within a team, and between teams."""
+    foreign: list[Memory] = field(default_factory=list[Memory])
+    """Memory of the process that pointers of the author lead to."""
+
+    def at_pointer(self, name: str, first: int, size: int) -> Memory | None:
+        """Memory of the process, where it has `size` bytes from the address on."""
+        for memory in self.foreign:
+            if memory.base <= first and first + size <= memory.base + memory.data.size:
+                return memory
+        if first <= 0 or first + size > GLOBAL_WINDOW or not readable(first, size):
+            return None
+        there = (ctypes.c_char * size).from_address(first)
+        data: npt.NDArray[np.uint8] = np.ndarray(size, np.uint8, memoryview(there))
+        shadow = Shadow(name, size, self.report, written=True)
+        self.foreign.append(Memory(name, data, self.report, shadow=shadow, base=first))
+        return self.foreign[-1]
 
     def cancel(self) -> tuple[int, ...] | None:
         """Take a cluster that has not begun away, where the schedule leaves one: the place of its
@@ -203,16 +221,21 @@ class Block:
         return Window(name, dtype, self.shared, offset, size)
 
     def window(
-        self, name: str, dtype: DType, size: int | None, address: Any, lowest: int
+        self, name: str, dtype: DType, size: int | None, address: Any, span: tuple[int, int]
     ) -> Window:
-        """A name for the memory at a generic address (one for each lane, of which `lowest` is one).
-        """  # fmt: skip
+        """A name for the memory at a generic address (one for each lane, all within `span`)."""
+        lowest, highest = span
         for memory in (*self.machine.memories, *(b.shared for b in self.cluster.blocks)):
             if memory.base <= lowest < memory.base + max(1, memory.data.size):
                 return Window(name, dtype, memory, address - memory.base, size)
+        if size:
+            reach = highest - lowest + size * dtype.numpy.itemsize
+            found = self.machine.at_pointer(name, lowest, reach)
+            if found is not None:
+                return Window(name, dtype, found, address - found.base, size)
         raise error(
             "bounds",
             f"{name} is at {lowest:#x}, where there is no memory",
             cls=TileIndexError,
-            expected="the address of an array of the kernel",
+            expected="the address of an array of the kernel, or of memory of this process",
         )

@@ -230,13 +230,12 @@ class Group:
         at = np.asarray(array.start + np.asarray(index, np.int64) * array.item)
         return at + array.memory.base if generic else at
 
-    def window(
-        self, name: str, dtype: DType, size: int | None, address: Any, mask: Mask | None
-    ) -> Window:
+    def window(self, name: str, dtype: DType, size: Any, address: Any, mask: Mask | None) -> Window:
         """A name for the memory at a generic address, which may differ between lanes."""
         at = np.asarray(address).astype(np.int64)
-        first = at if at.ndim == 0 else at[self.lanes(mask)]
-        return self.block.window(name, dtype, size, at, int(first.min()))
+        held = at if at.ndim == 0 else at[self.lanes(mask)]
+        count = None if size is None else int(np.max(size))
+        return self.block.window(name, dtype, count, at, (int(held.min()), int(held.max())))
 
     def choose(
         self, mask: Mask | None, cond: Any, yes: Callable[[Any], Any], no: Callable[[Any], Any]

@@ -193,7 +193,7 @@ class _Kernel:
         del loop
         array = stmt.array
         dtype = self.x.object(array.type, ("dtype", array.type.name), "d")
-        size = None if array.size is None else int_value(array.size)
+        size = None if array.size is None else self.of(array.size, mask)
         address = self.of(stmt.address, mask)
         self.writer.line(
             f"{self.x.array(array)} = g.window({array.name!r}, {dtype}, {size}, {address}, {mask})"
