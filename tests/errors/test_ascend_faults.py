@@ -241,6 +241,47 @@ def test_a_cross_core_flag_that_nobody_raises_is_a_deadlock():
         program_of(kernel).run({"C": np.zeros((8, 32), np.float32)})
 
 
+def ahead(rounds, waits):
+    """The cube core raises a flag in every round and waits for nothing."""
+
+    @T.prim_func
+    def kernel(C: T.Tensor((64, 32), "float32")):
+        with T.Kernel(1, is_npu=True) as (_, vid):
+            a = T.alloc_ub((1, 32), "float32")
+            T.annotate_address({a: 0})
+            with T.Scope("C"):
+                for _k in T.serial(rounds):
+                    T.set_cross_flag("mte2", 4)
+            with T.Scope("V"):
+                for k in T.serial(waits):
+                    T.wait_cross_flag(4)
+                    T.tile.fill(a, 1.0)
+                    T.barrier_all()
+                    if vid == 0:
+                        T.copy(a, C[k, 0])
+                    T.barrier_all()
+
+    return kernel
+
+
+def test_a_core_that_is_far_ahead_stops_at_the_flag_that_others_take_down():
+    made = np.zeros((64, 32), np.float32)
+    program_of(ahead(40, 40)).run({"C": made})
+    assert made[:40].all() and not made[40:].any()
+    found = [d for s in Schedule.sweep(4) for d in program_of(ahead(40, 40)).check({"C": made}, s)]
+    assert found and all("raised 16 times with no wait between" in d.message for d in found)
+    assert findings(ahead(15, 15), C=made) == []
+
+
+def test_a_flag_that_nobody_takes_down_often_enough():
+    with pytest.raises(Exception, match="nothing can go on") as refused:
+        program_of(ahead(40, 8)).run({"C": np.zeros((64, 32), np.float32)})
+    assert "to be taken down: it is raised 15 times (" in str(refused.value)
+    with pytest.raises(Exception, match="flag 4 is raised and never waited for") as refused:
+        program_of(ahead(12, 8)).run({"C": np.zeros((64, 32), np.float32)})
+    assert "raised here by the cube core of block 0 for vector core" in str(refused.value)
+
+
 def test_blocks_that_meet_must_run_at_the_same_time():
     @T.prim_func
     def kernel(C: T.Tensor((8, 32), "float32")):

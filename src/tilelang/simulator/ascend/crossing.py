@@ -83,6 +83,12 @@ class Crossing(Generic[P]):
                     f" ({self.limits.flag_count.source})",
                 )
 
+    def room(self, core: CoreBase, i: Instruction, number: int) -> Callable[[], bool]:
+        """Whether a flag may be raised once more."""
+        most = self.limits.flag_count.value
+        parts = [raised.parts for raised in self._between(core, i, number, raising=True)]
+        return lambda: all(len(p) < most for p in parts)
+
     def ready(self, core: CoreBase, i: Instruction, number: int) -> Callable[[], bool]:
         """Whether a flag holds for a core."""
         parts = [raised.parts for raised in self._between(core, i, number, raising=False)]
@@ -180,6 +186,7 @@ class Crossing(Generic[P]):
 
     def finish(self, report: Report) -> None:
         """Flags that are raised when the launch ends."""
-        for (sender, _, key), raised in self._raised.items():
+        for (sender, receiver, key), raised in self._raised.items():
             if raised.parts:
-                leftover(report, str(sender), f"cross-core flag {key[1]}", raised.parts[-1][1])
+                name = f"cross-core flag {key[1]}"
+                leftover(report, f"{sender} for {receiver}", name, raised.parts[-1][1])

@@ -2,7 +2,8 @@
 
 What enters: texts of cores. What leaves: changed memory, and errors for flags that nobody raises or
 that are left over. Pipes have no queues, so a missing flag makes no difference here; `queued` shows
-it. A cross-core flag makes the core wait, since the other cores run by turns.
+it. A cross-core flag makes the core wait, since the other cores run by turns: until it is raised,
+and, where it is raised as often as it can be, until another core has taken it down.
 """
 
 from __future__ import annotations
@@ -177,8 +178,13 @@ class InOrderCore(CoreBase):
 
     # Between cores -------------------------------------------------------------------------------
 
-    def cross_set(self, i: Instruction, number: int) -> None:
-        """Raise a flag for other cores."""
+    def cross_set(self, i: Instruction, number: int) -> Steps:
+        """Raise a flag for other cores, which come to take it down first where it is full."""
+        room = self.crossing.room(self, i, number)
+        if not room():
+            most = self.limits.flag_count
+            what = f"{self.crossing.what(i, number)} to be taken down"
+            yield Wait(room, f"{what}: it is raised {most.value} times ({most.source})", i.loc)
         self.crossing.raise_(self, i, number, None)
 
     def cross_wait(self, i: Instruction, number: int) -> Steps:

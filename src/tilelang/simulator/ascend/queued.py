@@ -9,7 +9,7 @@ itself: an instruction comes after what the scalar unit knew when it issued it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -398,7 +398,7 @@ class QueuedCore(CoreBase):
             else:
                 self.team.hear(part.told)
 
-    def cross_set(self, i: Instruction, number: int) -> None:
+    def cross_set(self, i: Instruction, number: int) -> Iterable[Wait]:
         """Raise a flag for other cores when the pipe comes to it."""
         pipe = Pipe(i.imm["pipe"])
 
@@ -410,6 +410,7 @@ class QueuedCore(CoreBase):
             self.scheduler.happened()
         else:
             self.put(i, pipe, do)
+        return ()
 
     def cross_wait(self, i: Instruction, number: int) -> Steps:
         """Hold up the core, or one pipe, until a flag of other cores holds."""

@@ -51,12 +51,13 @@ from tilelang.simulator.ascend.scalars import Scalars, unmodelled
 _WAITS = {
     "flag.wait": "wait_flag",
     "barrier": "barrier",
+    "cross.set": "cross_set",
     "cross.wait": "cross_wait",
     "mutex.lock": "lock",
 }
 """Instructions at which a core may stop, with the method that does so."""
 
-_AT_ONCE = {"flag.set": "set_flag", "cross.set": "cross_set", "mutex.unlock": "unlock"}
+_AT_ONCE = {"flag.set": "set_flag", "mutex.unlock": "unlock"}
 """Instructions that only raise something."""
 
 
