@@ -206,10 +206,60 @@ def test_of_an_array_with_more_rows_than_declared_the_first_are_used():
     compiled(a, b)
     np.testing.assert_array_equal(b[:3], 2 * a[:3])
     assert not b[3:].any()
-    with pytest.raises(TileError, match="shape mismatch at axis 0"):
-        compiled(a[:2], b)
     with pytest.raises(TileError, match="shape mismatch"):
         compiled(random(7, 41), b)
+
+
+def rows_of(declared):
+    """A kernel that doubles `rows` rows of 64 elements, whatever sizes are declared."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor(declared, "float"), B: T.Tensor(declared, "float"), rows: T.int32):
+        with T.Kernel(1, is_npu=True) as (_cid, vid):
+            a = T.alloc_ub((64,), "float")
+            if vid == 0:
+                for k in T.serial(rows):
+                    if len(declared) == 1:
+                        T.copy(A[k * 64], a)
+                    else:
+                        T.copy(A[k, 0], a)
+                    T.tile.add(a, a, a)
+                    if len(declared) == 1:
+                        T.copy(a, B[k * 64])
+                    else:
+                        T.copy(a, B[k, 0])
+
+    return tilelang.compile(kernel, pass_configs=AUTO)
+
+
+@pytest.mark.parametrize("declared", [(1000, 64), (64000,)])
+def test_what_is_behind_an_array_with_fewer_rows_than_declared_is_outside(declared):
+    kernel = rows_of(declared)
+    a = random(5, 64)
+    for shape in ((5, 64), (5, 2, 32)) if len(declared) == 1 else ((5, 64),):
+        b = np.zeros_like(a)
+        kernel(a.reshape(shape), b.reshape(shape), 4)
+        np.testing.assert_array_equal(b[:4], 2 * a[:4])
+        assert not b[4:].any()
+    kernel(b, b, 5)  # in place
+    np.testing.assert_array_equal(b[:4], 4 * a[:4])
+    with pytest.raises(TileError, match="leaves A") as refused:
+        kernel(a, np.zeros_like(a), 6)
+    assert refused.value.diagnostics[0].loc is not None
+    assert tilelang.check(kernel, run_with=[a, b, 5]) == []
+    with pytest.raises(TileError, match=r"shape mismatch|wrong number"):
+        rows_of((1000, 64))(random(5, 65), random(5, 65), 5)
+
+
+def test_an_array_for_what_the_call_makes_is_not_used_and_that_is_said():
+    kernel = doubled((4, 1, 64))
+    a, b = random(4, 64), np.zeros((4, 64), "f4")
+    with pytest.warns(RuntimeWarning, match="given for B is not used: the call makes it"):
+        found = kernel(a, b)
+    np.testing.assert_array_equal(found[:, 0], 2 * a)
+    assert not b.any()
+    with pytest.raises(TileError, match="expected 1 inputs, but 3 are provided"):
+        kernel(a, b, b)
 
 
 def test_what_is_printed_outside_the_launch_is_printed_by_every_core(capfd):

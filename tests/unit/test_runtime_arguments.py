@@ -676,6 +676,16 @@ def test_an_output_of_a_size_below_zero():
         k(zeros(2))
 
 
+def test_an_output_that_the_kernel_reads_and_never_writes_is_refused_where_it_is_read():
+    params = 'A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "int8")'
+    with pytest.raises(TileValueError, match="make B, which fn reads and never writes") as caught:
+        kernel(params, "A[0] = 1\nA[1] = B[2]", out_idx=[1])
+    found = caught.value.diagnostics[0]
+    assert found.expected == "a parameter that the kernel writes: A" and found.loc is not None
+    kernel(params, "A[0] = B[2]\nB[1] = A[1]", out_idx=[1])  # it may write B first
+    kernel(params, "A[0] = B[2]", out_idx=[2])  # nothing looks at C
+
+
 def test_ml_dtypes_arrays():
     k = kernel(
         'A: T.Tensor((2,), "bfloat16"), B: T.Tensor((2,), "float32")', "T.copy(A, B)", out_idx=1

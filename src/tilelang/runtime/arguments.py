@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -80,7 +81,7 @@ class Signature:
         self.poisoned = poisoned
         self.outputs = tuple(outputs)
         self.inputs = {p.name: p for n, p in enumerate(fn.params) if n not in self.outputs}
-        self._used, self._written = _touched(fn)
+        self._used, self._written = touched(fn)
         self._needed = self._needed_sizes()
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
@@ -123,7 +124,8 @@ class Signature:
     def _folded(self, p: Param, array: Array) -> Array:
         """For a kernel of the Ascend adapter, whose tree takes any tensor for its storage: an array
         without gaps, of as many elements in another shape, in the shape declared; of one with more
-        rows than declared, the first rows. With symbols, only axes of one element may be too many.
+        rows than declared, the first rows; one with fewer rows as it is, and what is behind it is
+        outside. With symbols, only axes of one element may be too many.
         """
         if self.fn.dialect != Dialect.ADAPTER.value or p.buffer is None:
             return array
@@ -137,6 +139,7 @@ class Signature:
             shapes = _squeezed(storage.shape, declared)
         else:
             shapes = {tuple(n for n in declared if n is not None)}
+            shapes |= _fewer_rows(storage.shape, next(iter(shapes)))
         shapes = {shape for shape in shapes if math.prod(shape) == storage.size}
         if len(shapes) != 1 or not storage.flags.c_contiguous:
             return array
@@ -178,6 +181,8 @@ class Signature:
                     expected=f"parameters {', '.join(names) or '(none)'}",
                     got=f"{', '.join(list(kwargs)[: n + 1])} by keyword, {len(args)} by position",
                 )
+        if self._brings_outputs(args, kwargs):
+            args, count = args[: len(names)], len(names)
         if count != len(names):
             raise error(
                 "argument",
@@ -190,6 +195,21 @@ class Signature:
             )
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         return {name: given[name] for name in names}
+
+    def _brings_outputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether a call brings an array for each parameter, the last of which the call makes: the
+        adapter tree looks at no more arguments than it needs. What is not used is a warning.
+        """
+        first = len(self.inputs)
+        last = tuple(sorted(self.outputs)) == tuple(range(first, len(self.fn.params)))
+        if kwargs or not last or not self.outputs or len(args) != len(self.fn.params):
+            return False
+        if self.fn.dialect != Dialect.ADAPTER.value:
+            return False
+        names = ", ".join(p.name for p in self.fn.params[first:])
+        text = f"{self.fn.name}: what is given for {names} is not used: the call makes it (out_idx)"
+        warnings.warn(text, RuntimeWarning, stacklevel=5)
+        return True
 
     def scalar(self, p: Param, value: Any) -> int | float | bool:
         """An argument for a scalar parameter, as a number of its type."""
@@ -270,7 +290,7 @@ class Signature:
         _, extents = declared(g.param)
         for axis, (e, got) in enumerate(zip(extents, g.shape, strict=True)):
             want = sizes.evaluate(e)
-            if want == got:
+            if want == got or (want is not None and self._is_short(g, axis, got, want)):
                 continue
             if want is None:
                 expected = f"{print_expr(e)} at axis {axis}, for some sizes >= 0"
@@ -284,6 +304,11 @@ class Signature:
                 expected=expected,
                 got=str(got),
             )
+
+    def _is_short(self, g: Given, axis: int, got: int, want: int) -> bool:
+        """Whether an array of the Ascend adapter has fewer rows than are declared (`_folded`)."""
+        adapter = self.fn.dialect == Dialect.ADAPTER.value and g.array.storage.flags.c_contiguous
+        return adapter and 0 < got < want and all(n == 1 for n in g.shape[:axis])
 
     def _check_strides(self, g: Given, sizes: Sizes) -> None:
         """Declared strides must be those of the array; without them it may have any."""
@@ -426,6 +451,17 @@ def _squeezed(shape: Sequence[int], declared: Sequence[int | None]) -> set[tuple
     return {s for s in found if all(m in (None, n) for n, m in zip(s, declared, strict=True))}
 
 
+def _fewer_rows(shape: Sequence[int], declared: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """The shape of an array with fewer rows than declared, or of fewer elements where one axis
+    alone is longer than one.
+    """
+    outer = next((axis for axis, n in enumerate(declared) if n != 1), 0)
+    rest = declared[outer + 1 :]
+    rows = math.prod(shape) // math.prod(rest) if all(rest) else 0
+    fits = tuple(shape[len(shape) - len(rest) :]) == rest
+    return {(*declared[:outer], rows, *rest)} if fits and 0 < rows < declared[outer] else set()
+
+
 def _facts(g: Given) -> list[Fact]:
     """What the shape of an array, and its strides where they are declared, say about symbols."""
     buffer, storage = g.param.buffer, g.array.storage
@@ -457,7 +493,7 @@ def _unpacked(
     return storage
 
 
-def _touched(fn: Function) -> tuple[set[str], set[str]]:
+def touched(fn: Function) -> tuple[set[str], set[str]]:
     """The names of buffers that the function uses, and of those it may write.
 
     A view counts for its source.

@@ -18,10 +18,13 @@ from tilelang.errors import (
     warning,
 )
 from tilelang.frontend import PrimFunc
-from tilelang.ir.tile import DEVICE_SOURCE, Function
+from tilelang.ir.expr import AddressOf, Buffer
+from tilelang.ir.tile import DEVICE_SOURCE, Function, Stmt
+from tilelang.ir.walk import operands, statements
 from tilelang.isa.target import Target, TargetLike
 from tilelang.options import BUILT, Options, Part, ineffective, options_from
 from tilelang.passes.assumptions import assert_at_launch
+from tilelang.runtime.arguments import touched
 from tilelang.runtime.kernel import Findings, JITKernel, Runner
 from tilelang.runtime.parts import check_function, native, simulated, slow_products, translate
 from tilelang.runtime.resolve import (
@@ -81,6 +84,7 @@ def compile(
         *_unused(execution_backend, target_host, flags),
     ]
     outputs = output_positions(func, out_idx)
+    _check_given(func.ir, outputs if out_idx is not None else ())
     workspaces = _workspaces(func, workspace_idx, outputs)
     trace = Trace(func.ir.name, options)
     common = func.ir.dialect == Dialect.COMMON.value
@@ -139,6 +143,32 @@ def _workspaces(
             help="allocate the workspace with `T.alloc_global(...)`",
         )
     return found
+
+
+def _check_given(fn: Function, outputs: Sequence[int]) -> None:
+    """Refuse an output of the call that the kernel reads and in no place writes: it reads what
+    nobody has written, whatever the arguments.
+    """
+    used, written = touched(fn)
+    by_address = {n.buffer.name for s in fn.body for n in s.walk() if isinstance(n, AddressOf)}
+    for name in (fn.params[k].name for k in outputs):
+        if name not in used or name in written | by_address:
+            continue
+        reads = (s for s, _ in statements(fn.body) if name in _operands(s))
+        raise error(
+            "argument",
+            f"out_idx has the call make {name}, which {fn.name} reads and never writes",
+            next((s.loc for s in reads), fn.loc),
+            cls=TileValueError,
+            expected=f"a parameter that the kernel writes: {', '.join(sorted(written)) or 'none'}",
+            got=name,
+            help="out_idx names the results, by their positions among the parameters",
+        )
+
+
+def _operands(stmt: Stmt) -> set[str]:
+    """The buffers that a statement uses itself."""
+    return {n.name for e in operands(stmt) for n in e.walk() if isinstance(n, Buffer)}
 
 
 def _parts(target: Target) -> frozenset[Part]:
