@@ -1,19 +1,25 @@
-"""The columns of Tensor Memory that buffers take, and the order in which a block allocates them.
+"""The columns of Tensor Memory that buffers take, and how a block allocates them.
 
-What enters: the body of a launch. What leaves: which buffers can be allocated when the block
-begins, the widest first, which where they stand, and one whose allocation the hardware does not
-allow: no allocation may be wider than one before it (PTX ISA, tcgen05.alloc).
+What enters: the body of a launch. What leaves: its allocations: which are made when the block
+begins, the widest first, which where they stand, and one that the hardware does not allow: none may
+be wider than one before it (PTX ISA, tcgen05.alloc). Columns come in powers of two, so what
+rounding up leaves of a wide buffer holds narrower ones that come and go with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tilelang.ir.expr import int_value
 from tilelang.ir.tile import Alloc, Block, For, Free, If, Parallel, Pipelined, Stmt, While
 from tilelang.layout.cells import CELL_BITS
 from tilelang.passes.lower_parallel import blocks
+
+BEGINS = (4, 32)
+"""A buffer begins at a multiple of the power of two that holds it, within these bounds: copies of
+scales write four columns at once, and 32 are what an allocation of its own begins at.
+"""
 
 VIEWED = "v"
 """The letter of a buffer that has a view of elements of another size."""
@@ -33,75 +39,187 @@ def columns_asked(elements: int, rows: int, bits: int, roles: str) -> int:
 
 
 @dataclass(frozen=True)
-class Order:
-    """`first` are allocated when the block begins, `later` where they stand, each until it is freed
-    or its block ends; `wider` is an allocation after a narrower one, if there is one.
+class Allocation:
+    """Columns that are allocated at once: `members` are the buffers in them, each with the column
+    that it begins at, the widest first, which begins at 0; `columns` are what they need together,
+    `taken` what that is rounded up to. `freed` is the last T.deallocate_tmem of a member, None
+    where the columns are given back at the end of the block in which they are allocated.
     """
 
-    first: tuple[Alloc, ...]
-    later: tuple[Alloc, ...]
-    wider: Alloc | None
+    members: tuple[tuple[Alloc, int], ...]
+    columns: int
+    taken: int
+    freed: Free | None
+
+    @property
+    def widest(self) -> Alloc:
+        """The allocation of the widest member."""
+        return self.members[0][0]
+
+
+@dataclass(frozen=True)
+class Order:
+    """`first` are allocated when the block begins, `later` where they stand (the first of their
+    members); `wider` is an allocation after a narrower one, if there is one.
+    """
+
+    first: tuple[Allocation, ...]
+    later: tuple[Allocation, ...]
+    wider: Allocation | None
+
+    def of(self, name: str) -> Allocation | None:
+        """The allocation that has a buffer."""
+        every = (*self.first, *self.later)
+        return next((x for x in every if any(a.buffer.name == name for a, _ in x.members)), None)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is known of buffers: the columns that an allocation in Tensor Memory asks for, None for
+    other memory; what so many are rounded up to; how many there are; the buffers of views.
+    """
+
+    asked: Callable[[Alloc], int | None]
+    rounded: Callable[[int], int]
+    most: int
+    roots: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class _Event:
-    """An allocation or a free: how deep it stands, and the outermost loop around it."""
+    """An allocation or a free: the statements it is one of, how deep these stand, and the outermost
+    loop around them.
+    """
 
     stmt: Alloc | Free
+    home: Block
     nested: bool
     loop: Stmt | None
 
 
-def order_of(body: Block, found: Callable[[Alloc], int | None], most: int) -> Order:
-    """The order for a launch; `found` gives the columns of an allocation in Tensor Memory, None
-    for other memory, and `most` is how many columns there are.
-    """
+def order_of(body: Block, given: Columns) -> Order:
+    """The allocations of a launch."""
     events = [
         e
         for e in _events(body, nested=False, loop=None)
-        if isinstance(e.stmt, Free) or found(e.stmt) is not None
+        if isinstance(e.stmt, Free) or given.asked(e.stmt) is not None
     ]
-    allocs = [e.stmt for e in events if isinstance(e.stmt, Alloc)]
-    widths = {a.buffer.name: found(a) or 0 for a in allocs}
-    if len(allocs) == len(events) and sum(widths.values()) <= most:
-        return Order(_sorted(allocs, widths), (), None)
-    first: list[Alloc] = []
-    later: list[_Event] = []
-    begun = False
+    allocs = [e for e in events if isinstance(e.stmt, Alloc)]
+    if len(allocs) == len(events):
+        first = _shared([(e, ()) for e in allocs], {}, given)
+        if sum(x.taken for x in first) <= given.most:
+            return Order(tuple(first), (), None)
+    early: list[_Keyed] = []
+    late: list[_Keyed] = []
+    frees = 0
     for e in events:
-        begun = begun or e.nested or isinstance(e.stmt, Free)
+        frees += isinstance(e.stmt, Free)
         if isinstance(e.stmt, Alloc):
-            if begun:
-                later.append(e)
+            if late or frees or e.nested:
+                late.append((e, (id(e.home), frees)))
             else:
-                first.append(e.stmt)
-    wider = _wider(first, later, widths)
-    rest = tuple(e.stmt for e in later if isinstance(e.stmt, Alloc))
-    return Order(_sorted(first, widths), rest, wider)
+                early.append((e, ()))
+    ends = _ends(events, given)
+    first, later = _shared(early, ends, given), _shared(late, ends, given)
+    place = {id(e.stmt): k for k, (e, _) in enumerate(late)}
+    later.sort(key=lambda x: min(place[id(a)] for a, _ in x.members))
+    loops = {id(e.stmt): e.loop for e in allocs}
+    return Order(tuple(first), tuple(later), _wider(first, later, loops))
 
 
-def _sorted(allocs: Sequence[Alloc], widths: dict[str, int]) -> tuple[Alloc, ...]:
-    return tuple(sorted(allocs, key=lambda a: -widths[a.buffer.name]))
+_Keyed = tuple[_Event, tuple[int, ...]]
+"""An allocation, and what it has in common with those that are made at the same place."""
 
 
-def _wider(first: Sequence[Alloc], later: Sequence[_Event], widths: dict[str, int]) -> Alloc | None:
+@dataclass(frozen=True)
+class _End:
+    """Where the author frees a buffer: `place` is the same for all that may as well be freed by the
+    last of them, by `number`: those in the same statements without an allocation in between.
+    """
+
+    place: tuple[int, ...]
+    number: int
+    stmt: Free
+
+
+def _ends(events: Sequence[_Event], given: Columns) -> dict[str, _End]:
+    """Where the author frees buffers."""
+    found: dict[str, _End] = {}
+    allocs = 0
+    for k, e in enumerate(events):
+        if isinstance(e.stmt, Alloc):
+            allocs += 1
+        else:
+            name = given.roots.get(e.stmt.buffer.name, e.stmt.buffer.name)
+            found[name] = _End((id(e.home), allocs), k, e.stmt)
+    return found
+
+
+@dataclass
+class _Room:
+    """An allocation in the making: what its members have in common, and what they take."""
+
+    place: tuple[int, ...]
+    end: tuple[int, ...] | None
+    taken: int
+    used: int = 0
+    members: list[tuple[Alloc, int]] = field(default_factory=list[tuple[Alloc, int]])
+
+
+def _shared(found: Sequence[_Keyed], ends: Mapping[str, _End], given: Columns) -> list[Allocation]:
+    """Allocations for buffers, the widest first. A buffer goes into the first allocation that has
+    room and begins and ends with it: then it costs nothing. To double an allocation costs at least
+    as much as another one would.
+    """
+    rooms: list[_Room] = []
+    for event, place in sorted(found, key=lambda x: -_asked(x[0], given)):
+        alloc, asked = event.stmt, _asked(event, given)
+        assert isinstance(alloc, Alloc)
+        known = ends.get(alloc.buffer.name)
+        end = None if known is None else known.place
+        unit = min(max(BEGINS[0], 1 << max(asked - 1, 0).bit_length()), BEGINS[1])
+        for room in rooms:
+            at = -(-room.used // unit) * unit
+            if (room.place, room.end) == (place, end) and at + asked <= room.taken:
+                break
+        else:
+            room, at = _Room(place, end, given.rounded(asked)), 0
+            rooms.append(room)
+        room.members.append((alloc, at))
+        room.used = at + asked
+    return [_allocation(room, ends) for room in rooms]
+
+
+def _allocation(room: _Room, ends: Mapping[str, _End]) -> Allocation:
+    freed = [ends[a.buffer.name] for a, _ in room.members if room.end is not None]
+    last = max(freed, key=lambda e: e.number, default=None)
+    stmt = None if last is None else last.stmt
+    return Allocation(tuple(room.members), room.used, room.taken, stmt)
+
+
+def _asked(event: _Event, given: Columns) -> int:
+    assert isinstance(event.stmt, Alloc)
+    return given.asked(event.stmt) or 0
+
+
+def _wider(
+    first: Sequence[Allocation], later: Sequence[Allocation], loops: Mapping[int, Stmt | None]
+) -> Allocation | None:
     """An allocation that is wider than one before it, also in the round before."""
-    least = min((widths[a.buffer.name] for a in first), default=None)
-    for k, e in enumerate(later):
-        assert isinstance(e.stmt, Alloc)
-        wide = widths[e.stmt.buffer.name]
-        again = [x for x in later[k + 1 :] if e.loop is not None and x.loop is e.loop]
-        rounds = [widths[x.stmt.buffer.name] for x in again if isinstance(x.stmt, Alloc)]
-        if (least is not None and wide > least) or any(n < wide for n in rounds):
-            return e.stmt
-        least = wide if least is None else min(least, wide)
+    least = min((x.taken for x in first), default=None)
+    for k, x in enumerate(later):
+        loop = loops[id(x.widest)]
+        again = [y for y in later[k + 1 :] if loop is not None and loops[id(y.widest)] is loop]
+        if (least is not None and x.taken > least) or any(y.taken < x.taken for y in again):
+            return x
+        least = x.taken if least is None else min(least, x.taken)
     return None
 
 
 def _events(body: Block, *, nested: bool, loop: Stmt | None) -> Iterator[_Event]:
     for stmt in body:
         if isinstance(stmt, (Alloc, Free)):
-            yield _Event(stmt, nested, loop)
+            yield _Event(stmt, body, nested, loop)
         around = loop or (stmt if _repeats(stmt) else None)
         deeper = nested or isinstance(stmt, (For, Pipelined, Parallel, While, If))
         for inner in blocks(stmt):

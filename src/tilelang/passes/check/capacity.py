@@ -20,12 +20,11 @@ from tilelang.passes.check.report import (
     LaunchReport,
     Row,
     Total,
-    columns,
+    allocations,
     report_of,
-    rounded_columns,
     table,
 )
-from tilelang.passes.tensor_columns import order_of
+from tilelang.passes.tensor_columns import Allocation
 from tilelang.scopes import DYNAMIC_SHARED, Dialect, Memory, Unit
 
 
@@ -177,34 +176,30 @@ def tensor_memory_shapes(program: Program) -> Iterator[Diagnostic]:
                 expected=f"an element type of at most {CELL_BITS} bits",
                 got=f"{alloc.buffer.dtype}, {bits} bits",
             )
-        yield from _rounding(program, alloc)
+    for launch in program.launches:
+        order = allocations(program, launch)
+        for held in (*order.first, *order.later):
+            yield from _rounding(program, held)
 
 
 def allocations_never_grow(program: Program) -> Iterator[Diagnostic]:
     """A block allocates no more columns at once than the time before."""
     target = program.target
-    capacity = target.capacity(Memory.TMEM) if target.has_memory(Memory.TMEM) else None
-    if capacity is None:
+    if not target.has_memory(Memory.TMEM):
         return
-
-    def wanted(alloc: Alloc) -> int | None:
-        if program.declared(alloc.buffer) is not Memory.TMEM:
-            return None
-        asked = columns(program, alloc.buffer)
-        return None if asked is None else rounded_columns(target, asked)
-
     for launch in program.launches:
-        found = order_of(launch.body, wanted, capacity.amount).wider
+        found = allocations(program, launch).wider
         if found is not None:
+            widest = found.widest
             yield Diagnostic(
                 "capacity",
-                f"{found.buffer.name} takes {wanted(found)} columns of Tensor Memory, more than an"
+                f"{widest.buffer.name} takes {found.taken} columns of Tensor Memory, more than an"
                 " allocation before it",
-                found.loc,
-                label=program.allocated(found.buffer),
+                widest.loc,
+                label=program.allocated(widest.buffer),
                 expected="allocations after a T.deallocate_tmem, and those of a loop, that are no"
                 " wider than those before them (PTX ISA, tcgen05.alloc)",
-                got=f"{wanted(found)} columns",
+                got=f"{found.taken} columns",
                 help="allocate the widest buffer first, or free at the end of the block",
             )
 
@@ -223,22 +218,20 @@ def _too_many_rows(program: Program, alloc: Alloc, rows: int) -> Diagnostic:
     )
 
 
-def _rounding(program: Program, alloc: Alloc) -> Iterator[Diagnostic]:
+def _rounding(program: Program, held: Allocation) -> Iterator[Diagnostic]:
     """Columns are handed out in powers of two (PTX ISA, tcgen05.alloc)."""
-    asked = columns(program, alloc.buffer)
-    if asked is None:
+    target = program.target
+    capacity = target.capacity(Memory.TMEM) if target.has_memory(Memory.TMEM) else None
+    over = capacity is not None and held.taken > capacity.amount
+    if held.taken == held.columns or over:
         return
-    taken = rounded_columns(program.target, asked)
-    chip = program.target.chip
-    has = chip is not None and program.target.has_memory(Memory.TMEM)
-    capacity = program.target.capacity(Memory.TMEM) if has else None
-    over = capacity is not None and taken > capacity.amount
-    if taken != asked and not over:
-        yield Diagnostic(
-            "capacity",
-            f"{alloc.buffer.name} takes {taken} columns of Tensor Memory, rounded up from {asked}",
-            alloc.loc,
-            expected="a power of two, 32 at least",
-            got=f"{asked} columns",
-            severity=Severity.NOTE,
-        )
+    names = listed([a.buffer.name for a, _ in held.members])
+    takes = "take" if held.members[1:] else "takes"
+    yield Diagnostic(
+        "capacity",
+        f"{names} {takes} {held.taken} columns of Tensor Memory, rounded up from {held.columns}",
+        held.widest.loc,
+        expected="a power of two, 32 at least",
+        got=f"{held.columns} columns",
+        severity=Severity.NOTE,
+    )

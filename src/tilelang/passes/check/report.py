@@ -36,14 +36,15 @@ from tilelang.passes.check.program import (
     shape_text,
 )
 from tilelang.passes.check.walk import DEFAULT_THREADS
-from tilelang.passes.tensor_columns import VIEWED, columns_asked
+from tilelang.passes.lower_copies import view_roots
+from tilelang.passes.tensor_columns import VIEWED, Columns, Order, columns_asked, order_of
 from tilelang.scopes import Memory, Unit, facts, is_static
 
 CELL_BITS = 32
 """Bits of a register, and of a cell of Tensor Memory (PTX ISA, Tensor Memory)."""
 
-LANES = 128
-"""Rows of the Tensor Memory of a block (PTX ISA, Tensor Memory)."""
+LANES, COLUMNS = 128, 512
+"""Rows and columns of the Tensor Memory of a block (PTX ISA, Tensor Memory)."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ class Row:
     """What one buffer takes.
 
     `amount` is in the unit of the memory's pool: bytes, registers of one thread, or columns as
-    rounded by the hardware, `asked` columns being what its shape needs. `stages` is how many copies
-    of it a T.Pipelined loop asks for. None stands for a size that launch binds.
+    rounded by the hardware, `asked` columns being what its shape needs; columns `inside` of those
+    of another buffer cost nothing. `stages` is how many copies of it a T.Pipelined loop asks for.
+    None stands for a size that launch binds.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Row:
     bytes: int | None
     amount: int | None
     asked: int | None = None
+    inside: str | None = None
     stages: int = 1
     live: tuple[int, int] = (0, 0)
     loc: Loc | None = None
@@ -79,6 +82,7 @@ class Row:
             "amount": self.amount,
             "unit": facts(self.memory).unit.value,
             "asked": self.asked,
+            "inside": self.inside,
             "stages": self.stages,
             "line": self.loc.line if self.loc is not None else None,
         }
@@ -207,6 +211,8 @@ def _takes(row: Row) -> str:
     unit = facts(row.memory).unit
     if unit is Unit.REGISTERS:
         return f"{row.amount} register{'s' * (row.amount != 1)} per thread"
+    if row.inside is not None:
+        return f"{row.asked} columns of those of {row.inside}"
     if unit is Unit.COLUMNS:
         rounded = f" (rounded up from {row.asked})" if row.asked != row.amount else ""
         return f"{row.amount} columns{rounded}"
@@ -243,13 +249,14 @@ def _launch(program: Program, launch: Launch) -> LaunchReport:
     threads = math.prod(launch.threads) if launch.threads else DEFAULT_THREADS
     spans = _live_spans(program, launch)
     stages = _stages(program, launch)
+    order = allocations(program, launch)
     rows: list[Row] = []
     for site in program.sites:
         stmt = site.stmt
         if isinstance(stmt, Alloc) and site.place.launch in (launch, None):
             name = stmt.buffer.name
-            row = row_of(program, stmt.buffer, threads, stages.get(name, 1), stmt.loc)
-            rows.append(replace(row, live=spans[name]))
+            row = row_of(program, stmt, threads, order)
+            rows.append(replace(row, live=spans[name], stages=stages.get(name, 1)))
     placed = _placed(program, launch)
     totals = tuple(_totals(program, [row for row in rows if row.name not in placed]))
     return LaunchReport(threads, launch.threads is not None, tuple(rows), totals, launch.loc)
@@ -269,21 +276,24 @@ def _placed(program: Program, launch: Launch) -> set[str]:
     }
 
 
-def row_of(
-    program: Program, buffer: Buffer, threads: int, stages: int = 1, loc: Loc | None = None
-) -> Row:
-    """What one buffer takes in a block of `threads` threads."""
+def row_of(program: Program, alloc: Alloc, threads: int, order: Order) -> Row:
+    """What one buffer takes in a block of `threads` threads that allocates Tensor Memory like this
+    (`allocations`).
+    """
+    buffer = alloc.buffer
     memory = program.memory(buffer)
     size = byte_count(buffer)
-    asked = None
+    asked = inside = None
     amount = size
     unit = facts(memory).unit
     if unit is Unit.REGISTERS and size is not None:
         share = threads if facts(memory).divided else 1
         amount = _ceildiv(_ceildiv(size, CELL_BITS // 8), share)
     elif unit is Unit.COLUMNS:
-        asked = columns(program, buffer)
-        amount = None if asked is None else rounded_columns(program.target, asked)
+        asked, held = columns(program, buffer), order.of(buffer.name)
+        amount = None if held is None else held.taken
+        if held is not None and held.widest is not alloc:
+            amount, inside = 0, held.widest.buffer.name
     return Row(
         buffer.name,
         buffer.scope,
@@ -293,8 +303,8 @@ def row_of(
         size,
         amount,
         asked,
-        stages,
-        loc=loc,
+        inside,
+        loc=alloc.loc,
     )
 
 
@@ -317,6 +327,24 @@ def columns(program: Program, buffer: Buffer) -> int | None:
         program.root(b).name == buffer.name and b.dtype.bits != buffer.dtype.bits for b in views
     )
     return columns_asked(count, lanes, bits, program.gemm_roles(buffer) + VIEWED * mixed)
+
+
+def allocations(program: Program, launch: Launch) -> Order:
+    """How a launch allocates its buffers in Tensor Memory, on a chip that has it."""
+    target = program.target
+    capacity = target.capacity(Memory.TMEM) if target.has_memory(Memory.TMEM) else None
+
+    def asked(alloc: Alloc) -> int | None:
+        tensor = program.declared(alloc.buffer) is Memory.TMEM
+        return columns(program, alloc.buffer) if tensor else None
+
+    given = Columns(
+        asked,
+        lambda n: rounded_columns(target, n),
+        COLUMNS if capacity is None else capacity.amount,
+        view_roots(program.fn),
+    )
+    return order_of(launch.body, given)
 
 
 def rounded_columns(target: Target, asked: int) -> int:

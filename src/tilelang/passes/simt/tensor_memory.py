@@ -71,9 +71,9 @@ from tilelang.passes.simt.launch import (
 from tilelang.passes.simt.operands import staged_product
 from tilelang.passes.simt.scaled_products import scale_columns, scaled_product, settled
 from tilelang.passes.simt.small_floats import pack_operands
-from tilelang.passes.simt.tcgen05 import awaited, is_pair
+from tilelang.passes.simt.tcgen05 import awaited, is_pair, moved
 from tilelang.passes.simt.tensor_views import placed_cells
-from tilelang.passes.tensor_columns import Order, order_of
+from tilelang.passes.tensor_columns import Allocation, Columns, order_of
 from tilelang.scopes import Memory
 
 U32, U64, I32 = DType("uint32"), DType("uint64"), DType("int32")
@@ -109,18 +109,43 @@ def tensors_of(body: Block) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """A buffer of Tensor Memory: its columns, where its address is kept, and the address."""
+    """A buffer of Tensor Memory: how it lies, the columns that it asks for, and its address."""
 
     alloc: Alloc
     cells: Cells | None
     columns: int
-    place: Buffer
     address: Var
 
     @property
     def buffer(self) -> Buffer:
         """The buffer."""
         return self.alloc.buffer
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Columns that are allocated at once, and where the hardware writes their address; `parts` are
+    the buffers in them, each with the column that it begins at, the first one at 0.
+    """
+
+    plan: Allocation
+    place: Buffer
+    parts: tuple[tuple[_Tensor, int], ...]
+
+    @property
+    def address(self) -> Var:
+        """The address of the columns."""
+        return self.parts[0][0].address
+
+    @property
+    def loc(self) -> Loc | None:
+        """Where the widest buffer is allocated."""
+        return self.plan.widest.loc
+
+    @property
+    def allocs(self) -> Block:
+        """The allocations of the buffers."""
+        return tuple(x.alloc for x, _ in self.parts)
 
 
 @dataclass
@@ -139,7 +164,7 @@ class _Planner:
     t: Threads
     target: Target
     tensors: dict[str, _Tensor] = field(default_factory=dict[str, _Tensor])
-    early: list[_Tensor] = field(default_factory=list[_Tensor])
+    held: dict[str, _Held] = field(default_factory=dict[str, _Held])
     late: set[str] = field(default_factory=set[str])
     scales: dict[int, Buffer] = field(default_factory=dict[int, Buffer])
     authors: set[str] = field(default_factory=set[str])
@@ -176,23 +201,21 @@ class _Planner:
             if isinstance(s, (AsyncGemm, MmaArrive)) and s.barrier is not None
         }
         self.reading = {name: _read_by(body, name, self.t) for name in self.authors}
-        order = self.order(body)
-        self.early = [self.tensors[a.buffer.name] for a in order.first]
-        self.late = {a.buffer.name for a in order.later}
+        early, late = self.order(body)
+        self.late = {x.buffer.name for held in late for x, _ in held.parts}
         self.owner = self.owning_warp(body)
         roles = next((s for s in body if isinstance(s, Roles)), None)
         made = self.part(body if roles is None else roles.consumers)
-        freed = self.freed_in(body)
-        kept = [x for x in self.early if x.buffer.name not in freed]
+        kept = [x for x in early if x.plan.freed is None]
         made = (*made, *self.give_back(kept, None, met=_ends_by_meeting(made)))
         if roles is None:
             met = [Issue(row, (), ()) for row in _CLUSTER if self.meets]
             ready = Issue("fence.mbarrier_init", (), ())
-            before = (*self.prologue(ready), SyncThreads(), *met)
-            return (*before, *_addresses(self.early), *made)
+            before = (*self.prologue(early, ready), SyncThreads(), *met)
+            return (*before, *_addresses(early), *made)
         # Before the roles all threads meet, after their mbarriers have been set up too.
-        known = (*_addresses(self.early), roles.with_(consumers=made))
-        return (*self.prologue(), *(x for s in body for x in (known if s is roles else (s,))))
+        known = (*_addresses(early), roles.with_(consumers=made))
+        return (*self.prologue(early), *(x for s in body for x in (known if s is roles else (s,))))
 
     def scales_of(self, stmt: GemmBlockScaled) -> Buffer:
         """The Tensor Memory for the scales of a product."""
@@ -241,25 +264,32 @@ class _Planner:
 
     # The plan ------------------------------------------------------------------------------------
 
-    def order(self, body: Block) -> Order:
+    def order(self, body: Block) -> tuple[list[_Held], list[_Held]]:
         """What is allocated when the block begins, and what where it stands."""
         capacity = self.target.capacity(Memory.TMEM)
+        assert capacity is not None
 
-        def found(alloc: Alloc) -> int | None:
+        def asked(alloc: Alloc) -> int | None:
             tensor = self.tensors.get(alloc.buffer.name)
             return None if tensor is None else tensor.columns
 
-        return order_of(body, found, 0 if capacity is None else capacity.amount)
+        given = Columns(asked, capacity.rounded, capacity.amount, self.t.roots)
+        order = order_of(body, given)
+        early, late = ([self.hold(x) for x in found] for found in (order.first, order.later))
+        self.held = {x.buffer.name: held for held in (*early, *late) for x, _ in held.parts}
+        return early, late
+
+    def hold(self, plan: Allocation) -> _Held:
+        """The columns of an allocation."""
+        place = self.t.names.buffer(f"{plan.widest.buffer.name}_place", U32, (1,), "shared.dyn")
+        parts = tuple((self.tensors[a.buffer.name], at) for a, at in plan.members)
+        return _Held(plan, place, parts)
 
     def plan(self, alloc: Alloc, body: Block) -> None:
         """The columns of a buffer, and how it and its views lie there."""
         b = alloc.buffer
         asked, cells = placed_cells(alloc, body, self.t.roots, pair=bool(self.pair))
-        capacity = self.target.capacity(Memory.TMEM)
-        columns = asked if capacity is None else capacity.rounded(asked)
-        names = self.t.names
-        place = names.buffer(f"{b.name}_place", U32, (1,), "shared.dyn")
-        made = _Tensor(alloc, cells[b.name], columns, place, names.var(f"{b.name}_at", U32))
+        made = _Tensor(alloc, cells[b.name], asked, self.t.names.var(f"{b.name}_at", U32))
         for name in cells:
             self.tensors[name] = replace(made, cells=cells[name])
 
@@ -288,11 +318,10 @@ class _Planner:
 
     # Allocation ----------------------------------------------------------------------------------
 
-    def prologue(self, *ready: Stmt) -> Block:
+    def prologue(self, early: Sequence[_Held], *ready: Stmt) -> Block:
         """Allocation, and mbarriers, with what stands after they are set up."""
-        early = self.early
-        out: list[Stmt] = [x.alloc for x in early]
-        out += [Alloc(x.place, loc=x.alloc.loc) for x in early]
+        out: list[Stmt] = [a for x in early for a in x.allocs]
+        out += [Alloc(x.place, loc=x.loc) for x in early]
         steps: list[Stmt] = [self.allocated(x) for x in early]
         if not self.late:
             steps.append(Issue(f"tcgen05.relinquish_alloc_permit{self.pair}", (), ()))
@@ -303,7 +332,7 @@ class _Planner:
             out.append(If(self.t.first(), (*init, *ready)))
         return tuple(out)
 
-    def give_back(self, given: Sequence[_Tensor], loc: Loc | None, *, met: bool = False) -> Block:
+    def give_back(self, given: Sequence[_Held], loc: Loc | None, *, met: bool = False) -> Block:
         """Columns are freed, after everything that used them; `met` says that all threads of the
         cluster have just met.
         """
@@ -313,17 +342,27 @@ class _Planner:
         rows = _CLUSTER if self.pair and not met else ()
         return (
             *(Issue(row, (), (), loc=loc) for row in rows),
-            Issue(LANES_WRITTEN, tuple(whole(x.buffer) for x in given), (), loc=loc),
+            *(self.over(x, loc) for x in given),
             self.by_owner(tuple(self.freed(x, loc) for x in given), loc),
         )
 
+    def over(self, held: _Held, loc: Loc | None) -> Stmt:
+        """A mark: nothing uses the buffers in these columns any more."""
+        used = tuple(whole(x.buffer) for x, _ in held.parts)
+        return Issue(LANES_WRITTEN, used, (), loc=loc)
+
     def free(self, stmt: Free, part: _Part) -> Block:
-        """What an author frees: of a pair when its other block has got there, too."""
-        x, loc = self.tensors[stmt.buffer.name], stmt.loc
+        """What an author frees, by the last one of those that are freed together: of a pair when
+        its other block has got there, too.
+        """
+        name, loc = stmt.buffer.name, stmt.loc
+        held = self.held[self.t.roots.get(name, name)]
+        if held.plan.freed is not stmt:
+            return ()
         if not self.pair:
-            return self.give_back([x], loc)
-        mark = Issue(LANES_WRITTEN, (whole(x.buffer),), (), loc=loc)
-        return (mark, self.by_owner((*self.met(part, loc), self.freed(x, loc)), loc))
+            return self.give_back([held], loc)
+        owner = self.by_owner((*self.met(part, loc), self.freed(held, loc)), loc)
+        return (self.over(held, loc), owner)
 
     def met(self, part: _Part, loc: Loc | None) -> Block:
         """The warps that allocate in the two blocks of a pair wait for each other."""
@@ -345,19 +384,14 @@ class _Planner:
             Store(turn, (const(0),), minus(const(1), now), loc=loc),
         )
 
-    def freed_in(self, body: Block) -> set[str]:
-        """The buffers that the author frees."""
-        free = (s.buffer.name for s in statements(body) if isinstance(s, Free))
-        return {self.tensors[name].buffer.name for name in free}
-
-    def allocated(self, x: _Tensor) -> Stmt:
+    def allocated(self, x: _Held) -> Stmt:
         """The allocation of columns."""
-        imm = (("columns", x.columns),)
-        return Issue(f"tcgen05.alloc{self.pair}", (_one(x.place),), (), imm=imm, loc=x.alloc.loc)
+        imm = (("columns", x.plan.taken),)
+        return Issue(f"tcgen05.alloc{self.pair}", (_one(x.place),), (), imm=imm, loc=x.loc)
 
-    def freed(self, x: _Tensor, loc: Loc | None) -> Stmt:
+    def freed(self, x: _Held, loc: Loc | None) -> Stmt:
         """The end of an allocation."""
-        imm = (("columns", x.columns),)
+        imm = (("columns", x.plan.taken),)
         return Issue(f"tcgen05.dealloc{self.pair}", (), (x.address,), imm=imm, loc=loc)
 
     # Statements ----------------------------------------------------------------------------------
@@ -372,21 +406,23 @@ class _Planner:
     def block(self, body: Block, part: _Part) -> Block:
         """Statements in order; what is allocated here after a free is freed where they end."""
         out: list[Stmt] = []
-        mine: list[_Tensor] = []
+        mine: list[_Held] = []
         for stmt in body:
             if isinstance(stmt, Alloc) and stmt.buffer.name in self.late:
-                mine.append(self.tensors[stmt.buffer.name])
-            out += self.statement(stmt, part)
-        freed = self.freed_in(body)
-        left = [x for x in mine if x.buffer.name not in freed]
-        return (*out, *self.give_back(left, None))
+                held = self.held[stmt.buffer.name]
+                if all(x is not held for x in mine):
+                    mine.append(held)
+                    out += self.allocate(held, part)
+            else:
+                out += self.statement(stmt, part)
+        return (*out, *self.give_back([x for x in mine if x.plan.freed is None], None))
 
     def statement(self, stmt: Stmt, part: _Part) -> Block:
         """One statement."""
         made: Block
         match stmt:
             case Alloc() if stmt.buffer.name in self.tensors:
-                made = self.allocate(self.tensors[stmt.buffer.name], part)
+                made = ()  # the block begins with it
             case View() if stmt.buffer.name in self.tensors:
                 x = self.tensors[stmt.buffer.name]
                 made = (stmt, _lies([(stmt.buffer, x)]))
@@ -420,16 +456,13 @@ class _Planner:
         """Whether products complete at the mbarrier that is waited for."""
         return isinstance(stmt.ins[0], Region) and stmt.ins[0].buffer.name in self.authors
 
-    def allocate(self, x: _Tensor, part: _Part) -> Block:
+    def allocate(self, x: _Held, part: _Part) -> Block:
         """An allocation where it stands; the others are made when the block begins."""
-        if x.buffer.name not in self.late:
-            return ()
-        loc = x.alloc.loc
         return (
-            x.alloc,
-            Alloc(x.place, loc=loc),
-            self.by_owner((self.allocated(x), *self.met(part, loc)), loc),
-            SyncThreads(loc=loc),
+            *x.allocs,
+            Alloc(x.place, loc=x.loc),
+            self.by_owner((self.allocated(x), *self.met(part, x.loc)), x.loc),
+            SyncThreads(loc=x.loc),
             *_addresses([x]),
         )
 
@@ -568,10 +601,14 @@ def _no_copy(region: Region, why: str) -> TileError:
     )
 
 
-def _addresses(found: Sequence[_Tensor]) -> Block:
+def _addresses(found: Sequence[_Held]) -> Block:
     """The addresses as variables, and how the buffers lie."""
-    lets = tuple(Let(x.address, Load(x.place, (const(0),)), loc=x.alloc.loc) for x in found)
-    return (*lets, _lies([(x.buffer, x) for x in found]))
+    made: list[Stmt] = []
+    for held in found:
+        for x, at in held.parts:
+            first = moved(held.address, at) if at else Load(held.place, (const(0),))
+            made.append(Let(x.address, first, loc=x.alloc.loc))
+    return (*made, _lies([(x.buffer, x) for held in found for x, _ in held.parts]))
 
 
 def _lies(found: Sequence[tuple[Buffer, _Tensor]]) -> Stmt:
