@@ -16,19 +16,33 @@ from tilelang.targets import CHIPS
 
 
 class Subject:
-    """A program with arguments; `out` is the array that it computes, `want` what that must be."""
+    """A program with arguments; `result` is the name and the type of the array that it computes,
+    `want` what that must be.
+    """
 
-    def __init__(self, kernel: Any, arch: str, args: dict[str, Any], want: np.ndarray, atol: float):
+    def __init__(
+        self,
+        kernel: Any,
+        arch: str,
+        args: dict[str, Any],
+        want: np.ndarray,
+        atol: float,
+        result: tuple[str, str] = ("Out", "float16"),
+    ):
         self.program: Program = lower(kernel.ir, parse_target(f"cuda -arch={arch}", CHIPS))
         self.args, self.want, self.atol = args, want, atol
+        self.result = result
 
     def fresh(self) -> dict[str, Any]:
         """The arguments, with an output that nobody has written."""
-        return {**self.args, "Out": np.full(self.want.shape, np.nan, np.float16)}
+        name, dtype = self.result
+        unwritten = np.nan if np.dtype(dtype).kind == "f" else np.iinfo(dtype).min
+        return {**self.args, name: np.full(self.want.shape, unwritten, dtype)}
 
     def is_right(self, args: dict[str, Any]) -> bool:
         """Whether the output is what it must be."""
-        return bool(np.allclose(args["Out"].astype(np.float64), self.want, rtol=0, atol=self.atol))
+        got = args[self.result[0]].astype(np.float64)
+        return bool(np.allclose(got, self.want, rtol=0, atol=self.atol))
 
     def simulated(self, program: Program | None = None) -> SimulatedProgram:
         """This program, or one like it, on the simulator."""

@@ -89,6 +89,7 @@ CALLS = {
         {},
     ),
     "64 rows": (lambda p, i: p.gemm(), {"m": 64}),
+    "more blocks than a word has scales": (lambda p, i: p.gemm(), {"k": 256}),
     "scales of 48 elements": (lambda p, i: p.gemm(sf_a_granularity_k=48), {}),
     "columns that no instruction has": (lambda p, i: p.gemm(), {"n": 20}),
     "fp4 with coarse scales": (lambda p, i: p.gemm(sf_a_granularity_k=64), {"dtype": F4}),

@@ -8,6 +8,8 @@ import pytest
 
 import tilelang.language as T
 from blackwell_build import check_blackwell
+from blackwell_programs import attention
+from gpu_build import gpu_program
 from tilelang.ir.thread import Instr, kernels_of
 
 RANDOM = np.random.default_rng(7)
@@ -481,53 +483,6 @@ def test_slices_within_a_swizzled_row_at_the_place_of_a_loop(deep, each):
     check_blackwell(kernel, A=a, B=b, C=np.zeros((128, 64), "f4"))
 
 
-def test_attention_with_its_sums_in_tensor_memory():
-    rows, deep, each = 128, 64, 64
-
-    @T.prim_func
-    def kernel(
-        Q: T.Tensor((rows, deep), "float16"),
-        K: T.Tensor((128, deep), "float16"),
-        V: T.Tensor((128, deep), "float16"),
-        O: T.Tensor((rows, deep), "float32"),
-    ):
-        with T.Kernel(1, threads=128):
-            q = T.alloc_shared((rows, deep), "float16")
-            k, v = (T.alloc_shared((each, deep), "float16") for _ in range(2))
-            s_t = T.alloc_tmem((rows, each), "float32")
-            p_t = T.alloc_tmem((rows, each), "float16")
-            o_t = T.alloc_tmem((rows, deep), "float32")
-            s, o, part = (T.alloc_fragment((rows, n), "float32") for n in (each, deep, deep))
-            p = T.alloc_fragment((rows, each), "float16")
-            top, before, total, add = (T.alloc_fragment((rows,), "float32") for _ in range(4))
-            T.copy(Q, q)
-            T.fill(o, 0)
-            T.fill(total, 0)
-            T.fill(top, -T.infinity("float32"))
-            for n in T.Pipelined(2, num_stages=2):
-                T.copy(K[n * each, 0], k)
-                T.copy(V[n * each, 0], v)
-                T.gemm(q, k, s_t, transpose_B=True, clear_accum=True)
-                T.copy(s_t, s)
-                T.copy(top, before)
-                T.reduce_max(s, top, dim=1, clear=False)
-                for i, j in T.Parallel(rows, each):
-                    s[i, j] = T.exp2(s[i, j] - top[i])
-                T.reduce_sum(s, add, dim=1)
-                for i in T.Parallel(rows):
-                    total[i] = total[i] * T.exp2(before[i] - top[i]) + add[i]
-                T.copy(s, p)
-                T.copy(p, p_t)
-                T.gemm(p_t, v, o_t, clear_accum=True)
-                T.copy(o_t, part)
-                for i, j in T.Parallel(rows, deep):
-                    o[i, j] = o[i, j] * T.exp2(before[i] - top[i]) + part[i, j]
-            for i, j in T.Parallel(rows, deep):
-                o[i, j] = o[i, j] / total[i]
-            T.copy(o, O)
-
-    q, k, v = (RANDOM.standard_normal((128, 64)).astype("float16") for _ in range(3))
-    program = check_blackwell(
-        kernel, rtol=1e-3, atol=1e-3, Q=q, K=k, V=v, O=np.zeros((128, 64), "f4")
-    )
+def test_attention_multiplies_from_tensor_memory():
+    program = gpu_program(attention(128, 64).ir, "sm_100a")
     assert {"tcgen05.mma.f16", "tcgen05.mma.f16.ts"} <= set(rows_of(program))

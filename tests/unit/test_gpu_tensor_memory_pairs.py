@@ -8,6 +8,7 @@ import pytest
 
 import tilelang.language as T
 from blackwell_build import check_blackwell
+from blackwell_programs import pair
 from gpu_build import gpu_program
 from tilelang.errors import TileError
 from tilelang.ir.thread import Instr
@@ -21,57 +22,6 @@ RANDOM = np.random.default_rng(11)
 
 def numbers(*shape, dtype):
     return RANDOM.integers(-3, 4, shape).astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
-
-
-def pair(m, n, k, tiles, *, dtype="bfloat16", turned=False, stages=2, cluster=2):
-    bm, bn, bk = tiles
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((m, k), dtype),
-        B: T.Tensor((n, k) if turned else (k, n), dtype),
-        C: T.Tensor((m, n), "float32"),
-    ):
-        with T.ClusterKernel(m // bm, threads=256, cluster_dims=cluster) as bx:
-            a = T.alloc_shared((stages, bm, bk), dtype)
-            b = T.alloc_shared((stages, bn // 2, bk) if turned else (stages, bk, bn // 2), dtype)
-            c = T.alloc_tmem((bm, bn), "float32")
-            out = T.alloc_fragment((bm, bn), "float32")
-            loaded = T.alloc_cluster_barrier([32 * 2] * stages)
-            consumed = T.alloc_cluster_barrier([1] * stages)
-            full = T.alloc_cluster_barrier([1])
-            tx = T.get_thread_binding()
-            cta = T.block_rank_in_cluster() % 2
-            if tx < 32:
-                for ko in T.serial(k // bk):
-                    s = ko % stages
-                    T.mbarrier_wait_parity(consumed[s], ko // stages % 2 ^ 1)
-                    T.tma_copy(A[bx * bm, ko * bk], a[s, :, :], barrier=loaded[s])
-                    if turned:
-                        T.tma_copy(B[cta * (bn // 2), ko * bk], b[s, :, :], barrier=loaded[s])
-                    else:
-                        T.tma_copy(B[ko * bk, cta * (bn // 2)], b[s, :, :], barrier=loaded[s])
-                    T.mbarrier_arrive(loaded[s], T.block_rank_in_cluster() // 2 * 2)
-            elif tx < 64 and cta == 0:
-                for ko in T.serial(k // bk):
-                    s = ko % stages
-                    T.mbarrier_wait_parity(loaded[s], ko // stages % 2)
-                    T.tcgen05_gemm(
-                        a[s, :, :],
-                        b[s, :, :],
-                        c,
-                        transpose_B=turned,
-                        mbar=consumed[s],
-                        clear_accum=ko == 0,
-                        use_2cta=True,
-                    )
-                T.tcgen05_mma_arrive(full, arrive_2cta=True)
-            with T.ws(1):
-                T.mbarrier_wait_parity(full, 0)
-                T.copy(c, out)
-                T.copy(out, C[bx * bm, 0])
-
-    return kernel
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,11 @@ def tcgen05_gemm_blockscaled(
             help="`bar = T.alloc_barrier(1)`, then `mbar=bar` and a wait for it",
         )
     rows, columns = (int_value(e) or 0 for e in c.extents[-2:])
+    grains = [
+        known(g, f"sf_{letter}_granularity_k of {name}", 1, 1 << 16)
+        for letter, g in (("a", sf_a_granularity_k), ("b", sf_b_granularity_k))
+    ]
+    _within_a_word(name, int_value(a.extents[-2 if ta else -1]) or 0, grains)
     launched(name).emit(
         AsyncScaledGemm(
             a,
@@ -84,8 +89,8 @@ def tcgen05_gemm_blockscaled(
             sfa=_cells(SFA_tmem, f"the scales SFA_tmem of {name}", rows),
             sfb=_cells(SFB_tmem, f"the scales SFB_tmem of {name}", columns),
             k_start=integer(k_start, f"the k_start of {name}"),
-            granularity_a=known(sf_a_granularity_k, f"sf_a_granularity_k of {name}", 1, 1 << 16),
-            granularity_b=known(sf_b_granularity_k, f"sf_b_granularity_k of {name}", 1, 1 << 16),
+            granularity_a=grains[0],
+            granularity_b=grains[1],
             transpose_a=ta,
             transpose_b=tb,
             barrier=barrier(mbar, f"the mbar of {name}"),
@@ -112,6 +117,20 @@ def _operands(
                 got=str(region.dtype),
             )
     return a, b, c
+
+
+def _within_a_word(name: str, deep: int, grains: list[int]) -> None:
+    """Refuse a tile of more blocks along K than a word has scales: it would use them twice."""
+    for letter, grain in zip("AB", grains, strict=True):
+        if deep > 4 * grain:
+            raise refuse(
+                "shape",
+                f"{name} of {-(-deep // grain)} blocks along K with 4 scales in a word",
+                cls=TileValueError,
+                expected=f"K of at most {4 * grain}, four blocks of {grain} elements of {letter}",
+                got=f"K = {deep}",
+                help="issue a product for each four blocks, each with scales of its own",
+            )
 
 
 tcgen05_mma_blockscaled = tcgen05_gemm_blockscaled
