@@ -577,6 +577,12 @@ def test_bitcasts(src, dst):
     )
 
 
+def test_a_bitcast_of_a_sum_is_of_the_whole_of_it():
+    x = np.arange(-3, 5, dtype=np.int32)
+    got = both_ways("int32", "float32", lambda v: Bitcast(op("+", v, v), F32), x)
+    assert got.tobytes() == (x + x).tobytes()
+
+
 def test_select_and_nan():
     a = np.array([1.0, math.nan, -2.0, math.inf], np.float32)
     got = both_ways(

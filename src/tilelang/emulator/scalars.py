@@ -156,10 +156,11 @@ def _bitcast(u: Unit, a: Val, dst: DType) -> Val:
         src, to = (u.constant("dtype", d, d) for d in (a.dtype, dst))
         u.w.define(from_bits=from_bits, to_bits=to_bits)
         return from_numpy(f"from_bits(to_bits(asarray({as_numpy(u, a)}), {src}), {to})", dst, a)
-    kind = scalar_type(u, dst)
-    out = from_numpy(f"{as_numpy(u, a)}.view({kind})", dst, a)
+    given = as_numpy(u, a)
+    viewed = f"{a.text if given == a.code else given}.view({scalar_type(u, dst)})"
+    out = from_numpy(viewed, dst, a)
     if not out.axes and dst.is_float:
-        return value(f"{as_numpy(u, a)}.view({kind})", dst, atom=True)
+        return value(viewed, dst, atom=True)
     return Val(out.code, dst, out.axes, out.low, out.high, a.alias, atom=True)
 
 

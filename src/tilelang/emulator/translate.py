@@ -70,6 +70,7 @@ from tilelang.ir.tile import (
 )
 from tilelang.passes.build import map_launches, map_statements
 from tilelang.passes.check.threads import extents_of
+from tilelang.passes.packed_views import without_packed_views
 from tilelang.scopes import Dialect, Memory
 
 _RESERVED = {
@@ -106,6 +107,7 @@ def translate_function(
     """The text of `fn`, and the name of the function it defines: of the machine, the buffers, the
     scalars and sizes.
     """
+    fn = without_packed_views(fn)
     fn = map_launches(fn, lambda body: map_statements(body, async_text.pairs_meet))
     w = Writer()
     w.define(**_RESERVED)

@@ -66,9 +66,9 @@ def lower_copies(fn: Function, target: Target) -> Function:
     def one(stmt: Stmt) -> Block | None:
         match stmt:
             case Copy():
-                return _copy(stmt, names, roots)
+                return copy_loops(stmt, names, roots)
             case Fill():
-                return _fill(stmt, names)
+                return fill_loops(stmt, names)
             case Transpose():
                 return _transpose(stmt, names, roots)
             case Atomic() if not is_single(stmt.dst) or isinstance(stmt.value, Region):
@@ -206,7 +206,8 @@ def convert(value: Expr, region: Region) -> Expr:
     return value if value.dtype == region.dtype else Cast(value, region.dtype)
 
 
-def _copy(stmt: Copy, names: Names, roots: dict[str, str]) -> Block:
+def copy_loops(stmt: Copy, names: Names, roots: dict[str, str]) -> Block:
+    """A copy as a nest over elements; `roots` are what the views are views of."""
     src, dst = stmt.src, stmt.dst
     before: Block = ()
     if not apart(src, dst, roots):
@@ -219,7 +220,8 @@ def _copy(stmt: Copy, names: Names, roots: dict[str, str]) -> Block:
     return (*before, *checks, *parallel(loops, dst.extents, (store,), stmt.loc))
 
 
-def _fill(stmt: Fill, names: Names) -> Block:
+def fill_loops(stmt: Fill, names: Names) -> Block:
+    """A fill as a nest over elements."""
     dst, value = stmt.dst, stmt.value
     before: Block = ()
     if not isinstance(value, (Const, Var)):

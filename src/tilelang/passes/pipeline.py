@@ -29,6 +29,7 @@ from tilelang.passes.lower_reducers import lower_reducers, lower_tests
 from tilelang.passes.lower_reductions import lower_reductions
 from tilelang.passes.order_reducers import order_reducers
 from tilelang.passes.order_threads import order_threads
+from tilelang.passes.packed_views import packed_views
 from tilelang.passes.plan_memory import plan_memory
 from tilelang.passes.simt.arms import find_arms
 from tilelang.passes.simt.author_layouts import author_layouts
@@ -64,6 +65,7 @@ Pass = (
 Watch = Callable[[str, Node], None]
 
 ONE_THREAD: tuple[Pass, ...] = (
+    packed_views,  # no view of small elements as bytes, or the reverse
     canonicalize,  # pipelines are loops; asynchronous work is done at once; no hints
     order_reducers,  # no reducer is used where it cannot be open
     order_threads,  # threads meet before they use what others have written
@@ -85,6 +87,7 @@ ONE_THREAD: tuple[Pass, ...] = (
 """For a machine on which one thread runs a block."""
 
 MANY_THREADS: tuple[Pass, ...] = (
+    packed_views,  # no view of small elements as bytes, or the reverse
     rasterize,  # blocks lie in panels where the author asks for it
     order_blocks,  # blocks with more rounds begin first
     author_layouts,  # shared buffers lie as the author says
