@@ -583,15 +583,43 @@ def test_random_numbers_of_threads_are_those_of_the_emulator(seed):
     )
 
 
-def test_a_random_number_in_a_nest_is_refused_by_name():
+@pytest.mark.parametrize("threads", [(64,), (32, 2)])
+@pytest.mark.parametrize("rows", [3, 5])
+def test_random_numbers_in_nests_are_those_of_the_emulator(rows, threads):
+    """Iteration n draws from the stream of thread n modulo the number of threads."""
+
+    @T.prim_func
+    def kernel(
+        B: T.Tensor((2, rows, 40), "uint32"),
+        U: T.Tensor((2, rows, 40), "float32"),
+        N: T.Tensor((64,), "float32"),
+    ):
+        with T.Kernel(1, threads=threads):
+            f = T.alloc_fragment((rows, 40), "uint32")
+            tx = T.get_thread_binding(0) + 32 * (len(threads) > 1) * T.get_thread_binding(1)
+            T.rng_init(3, tx, 1)
+            for k in T.serial(2):
+                for i, j in T.Parallel(rows, 40):
+                    f[i, j] = T.rng_rand()
+                    U[k, i, j] = T.rng_rand_float() + T.cast(f[i, j] % 2, "float32")
+                T.copy(f, B[k, 0, 0])
+            N[tx] = T.rng_rand_float(dist="normal")
+
+    shapes = {"B": (2, rows, 40), "U": (2, rows, 40), "N": (64,)}
+    args = {n: np.zeros(s, "uint32" if n == "B" else "float32") for n, s in shapes.items()}
+    check_gpu(kernel, rtol=2e-6, atol=1e-6, **args)
+
+
+def test_random_numbers_of_some_iterations_are_refused_by_name():
     @T.prim_func
     def kernel(B: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=64):
             T.rng_init(1, 2)
             for i in T.Parallel(64):
-                B[i] = T.rng_rand_float()
+                if i % 3 == 0:
+                    B[i] = T.rng_rand_float()
 
-    with pytest.raises(TileError, match=r"a random number in T\.Parallel is not built for GPUs"):
+    with pytest.raises(TileError, match="a random number under a condition"):
         gpu_program(kernel.ir)
 
 

@@ -150,21 +150,19 @@ class Streams:
                 case RngNext():
                     out += _Draw(self, thread, stmt.loc).number(stmt)
                 case Parallel() if uses_streams(stmt.body):
-                    out.append(self.nest(stmt))
+                    out += self.nest(stmt)
                 case _:
                     out.append(map_bodies(stmt, lambda b: self.block(b, thread)))
         return tuple(out)
 
-    def nest(self, stmt: Parallel) -> Stmt:
+    def nest(self, stmt: Parallel) -> Block:
         """A parallel nest that draws: its iterations run in order."""
         if self.count > 1 and _draws_in_turn(stmt.body):
             raise unsupported(stmt, "a T.Parallel nest that draws several numbers an iteration")
-        number: Expr = const(0)
-        for var, extent in zip(stmt.vars, stmt.extents, strict=True):
-            number = plus(times(number, extent), var)
+        number = iteration(stmt)
         owner = Binary(BinaryOp.FLOORMOD, number, Const(self.count, number.dtype))
         body = self.block(stmt.body, as_type(owner, INT32))
-        return stmt.with_(body=body, hints=(*stmt.hints, IN_ORDER))
+        return (stmt.with_(body=body, hints=(*stmt.hints, IN_ORDER)),)
 
     def start(self, stmt: RngInit, thread: Expr) -> Block:
         """The stream of a thread begins."""
@@ -180,6 +178,14 @@ class Streams:
         }
         stores = (Store(b, (thread,), as_type(v, b.dtype), loc=stmt.loc) for b, v in first.items())
         return (Let(given, as_type(stmt.offset, U64), loc=stmt.loc), *stores)
+
+
+def iteration(stmt: Parallel) -> Expr:
+    """The number of an iteration, of which thread `number % threads` draws what it asks for."""
+    number: Expr = const(0)
+    for var, extent in zip(stmt.vars, stmt.extents, strict=True):
+        number = plus(times(number, extent), var)
+    return number
 
 
 def uses_streams(body: Block) -> bool:
