@@ -252,8 +252,9 @@ class Access:
         conditions = self.conditions(at, indices, env, path)
         if conditions is None:
             return self.safe(at, e.dtype)
-        align = at.array.type.bytes if e.dtype.is_vector else 0
-        element = Elem(at.array, self.index(at, indices, env), e.dtype, align=align, loc=e.loc)
+        index = self.index(at, indices, env)
+        align = _aligned(at, index, env) if e.dtype.is_vector else 0
+        element = Elem(at.array, index, e.dtype, align=align, loc=e.loc)
         return self.guarded(at, element, conditions)
 
     def safe(self, at: Place, dtype: DType) -> Expr:
@@ -305,7 +306,8 @@ class Access:
             element = self.apart(at, indices, env, whole)
         else:
             index = self.index(at, indices, env)
-            element = Elem(at.array, index, whole, align=at.array.type.bytes, loc=e.loc)
+            align = _aligned(at, index, env)
+            element = Elem(at.array, index, whole, align=align, loc=e.loc)
             if conditions and not at.on_chip:
                 lanes = self.apart(at, indices, env, whole)
                 element = Select(both(conditions), element, lanes, lazy=True)
@@ -330,7 +332,7 @@ class Access:
         """A store of one element."""
         at = self.place(stmt.buffer)
         value = self.converted(stmt.value, stmt.buffer.dtype)
-        return self.written(stmt, at, stmt.indices, value, at.array.type.bytes)
+        return self.written(stmt, at, stmt.indices, value)
 
     def store_vector(self, stmt: StoreVector) -> Block:
         """A store of neighbouring elements."""
@@ -339,13 +341,13 @@ class Access:
         value, whole = self.expr(stmt.value), at.array.type.with_lanes(count)
         if value.dtype != whole:
             value = Bitcast(value, whole)
-        made = self.written(stmt, at, stmt.indices, value, at.array.type.bytes)
+        made = self.written(stmt, at, stmt.indices, value)
         if stmt.pred is None or not made:
             return made
         return (If(self.expr(stmt.pred), made, loc=stmt.loc),)
 
     def written(
-        self, stmt: Store | StoreVector, at: Place, where: tuple[Expr, ...], value: Expr, align: int
+        self, stmt: Store | StoreVector, at: Place, where: tuple[Expr, ...], value: Expr
     ) -> Block:
         """A write, guarded; of neighbours where some are outside, each for itself."""
         indices = self.indices(where, None, self.env)
@@ -356,8 +358,9 @@ class Access:
             return () if lanes == 1 else self.write_apart(stmt, at, indices, value)
         if isinstance(stmt, AtomicStore):
             return self.atomic_store(stmt, at, indices, value, conditions)
-        align = align if value.dtype.lanes > 1 else 0
-        write = Write(at.array, self.index(at, indices, self.env), value, align=align, loc=stmt.loc)
+        index = self.index(at, indices, self.env)
+        align = _aligned(at, index, self.env) if value.dtype.lanes > 1 else 0
+        write = Write(at.array, index, value, align=align, loc=stmt.loc)
         if isinstance(stmt, AsyncStore):
             write = write.with_(hints=ASYNC)
         if not conditions or at.on_chip:
@@ -583,6 +586,15 @@ def outside_message(name: str) -> str:
 
 def _scalars(dtype: DType, base: DType) -> int:
     return max(1, dtype.bits * dtype.lanes // base.bits)
+
+
+def _aligned(at: Place, index: Expr, env: Env) -> int:
+    """The bytes of which the address of an element is a multiple, as far as the array says."""
+    step, known = at.array.type.bytes, env.bounds(index)
+    align = at.array.align or step
+    while align > step and not known.divisible_by(align // step):
+        align //= 2
+    return align
 
 
 def _spread(value: Const, dtype: DType) -> Expr:
