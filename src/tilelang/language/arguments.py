@@ -178,9 +178,13 @@ def eviction(policy: Any, name: str) -> None:
         choice(policy, f"the eviction_policy of {name}", words)
 
 
-def note(annotations: Any, name: str) -> None:
-    """Annotations of an operation without hints: a name for `T.annotate_ws_schedule`, no other."""
+def note(annotations: Any, name: str, *switches: str) -> None:
+    """Annotations of an operation without hints: a name for `T.annotate_ws_schedule`, and
+    `switches`, true or false, that change no result; no other.
+    """
     for key, value in hints(annotations):
+        if key in switches and isinstance(value, (bool, int)):
+            continue
         if key != WSID:
             raise refuse("option", f"the annotation {key!r} of {name}", expected="T.WSID", got=key)
         build.current(name).annotate("ws_op", values=("next", value))

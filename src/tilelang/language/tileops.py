@@ -305,8 +305,8 @@ def reduce(
     """Reduce `buffer` along `dim` into `out`, in the dtype of `out`.
 
     `out` has the shape of `buffer` without `dim`, or with 1 there ((1,) for one axis). With
-    `clear=False` the old value of `out` is combined in exactly once. ValueError for another shape
-    or an unknown `reduce_type`.
+    `clear=False` the old value of `out` is combined in exactly once. The annotation `enable_fadd2`
+    (sums of two at once) changes nothing. ValueError for another shape or an unknown `reduce_type`.
     """
     _reduce(buffer, out, reduce_type, dim, (clear, batch, False), annotations)
 
@@ -328,7 +328,7 @@ def _reduce(
         raise _bad(
             "value", f"unknown reduction {reduce_type!r}", expected=known, got=repr(reduce_type)
         ) from None
-    note(annotations, f"T.reduce_{reduce_type}")
+    note(annotations, f"T.reduce_{reduce_type}", "enable_fadd2")  # sums of two: the same ones
     src, dst = (
         region_of(buffer, "the source of a reduction"),
         region_of(out, "the result of a reduction"),
