@@ -134,6 +134,37 @@ def test_there_is_a_number_of_sms_without_a_device() -> None:
         assert count == 132
 
 
+# -- lower -----------------------------------------------------------------------------------------
+
+
+def _copied() -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 32), "float"), B: T.Tensor((8, 32), "float")):
+        with T.Kernel(1, threads=2, is_npu=True):
+            a = T.alloc_ub((8, 32), "float")
+            T.copy(A, a)
+            T.copy(a, B)
+
+    return kernel
+
+
+def test_lower_gives_the_source_of_the_kernel() -> None:
+    engine = importlib.import_module("tilelang.engine.lower")
+    assert engine.lower is tilelang.lower is importlib.import_module("tilelang.engine").lower
+    made, kernel = tilelang.lower(_copied()), tilelang.compile(_copied())
+    assert "DataCopy" in made.kernel_source
+    assert made.kernel_source == kernel.get_kernel_source()
+    assert made.params == ["A", "B"] and str(made.target) == "simulate:ascend910b"
+
+
+def test_what_lower_does_not_give_is_refused_by_name() -> None:
+    with pytest.raises(TileNotImplementedError, match="rt_mod is a module of TVM"):
+        _ = tilelang.lower(_copied()).rt_mod
+    for name in ("runtime_only", "enable_host_codegen", "enable_device_compile"):
+        with pytest.raises(TileNotImplementedError, match=f"lower: {name} has no meaning here"):
+            tilelang.lower(_copied(), **{name: True})
+
+
 # -- testing ---------------------------------------------------------------------------------------
 
 

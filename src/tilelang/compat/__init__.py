@@ -72,13 +72,13 @@ _ELSEWHERE = {
     "autotune": "tilelang.autotuner",
     "Fragment": "tilelang.layout",
     "Layout": "tilelang.layout",
+    "lower": "tilelang.engine",
     "next_power_of_2": "tilelang.math",
     "Profiler": "tilelang.profiler",
     "TensorSupplyType": "tilelang.utils.tensor",
 }
 _SUBMODULES = {"autotuner", "layout", "math", "profiler", "testing", "utils"}
 _REFUSED = (
-    "lower",
     "register_c_postproc",
     "register_cuda_postproc",
     "register_hip_postproc",

@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tilelang.compat import adapter, devices, mma_emitter, sparse, tirx
+from tilelang.compat import adapter, devices, lowering, mma_emitter, sparse, tirx
 from tilelang.dtypes import DType
 from tilelang.errors import TileNameError, error
 from tilelang.language import adapter_ops
 from tilelang.language.later import Later
 from tilelang.language.tileops import GemmWarpPolicy
 from tilelang.options import PassConfigKey
+from tilelang.tune import Ascend, MatmulTemplate
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
@@ -42,6 +43,10 @@ _NVCC = {
 REAL: dict[str, dict[str, Any]] = {
     "tilelang.backend.target": {"determine_target": devices.determine_target},
     "tilelang.cache": {"clear_cache": adapter.clear_cache},
+    "tilelang.carver": {"MatmulTemplate": MatmulTemplate},
+    "tilelang.carver.arch": {"Ascend": Ascend},
+    "tilelang.carver.arch.ascend": {"Ascend": Ascend},
+    "tilelang.carver.template": {"MatmulTemplate": MatmulTemplate},
     "tilelang.carver.arch.driver": {"get_num_sms": devices.get_num_sms},
     "tilelang.contrib.nvcc": _NVCC,
     "tilelang.cuda": {"language": "tilelang.language"},
@@ -57,6 +62,8 @@ REAL: dict[str, dict[str, Any]] = {
         "get_e_factor": sparse.get_e_factor,
         "get_e_replicate_factor": sparse.get_e_replicate_factor,
     },
+    "tilelang.engine": {"lower": lowering.lower},
+    "tilelang.engine.lower": {"lower": lowering.lower},
     "tilelang.intrinsics": {
         "make_col_major_layout": adapter.make_col_major_layout,
         "make_nz_layout": adapter.make_nz_layout,
@@ -77,16 +84,16 @@ REAL: dict[str, dict[str, Any]] = {
 
 # What is declared and refused when it is used: a module, its names.
 REFUSED = """
-tilelang.carver: matmul_analysis
+tilelang.carver: ElementwiseTemplate FlashAttentionTemplate GEMVTemplate
+    GeneralReductionTemplate matmul_analysis
 tilelang.carver.arch: CDNA CPU CUDA METAL RDNA auto_infer_current_arch get_arch
 tilelang.carver.arch.driver: get_cuda_device_properties get_device_attribute get_device_name
     get_max_dynamic_shared_size_bytes get_persisting_l2_cache_max_size get_registers_per_block
     get_shared_memory_per_block
 tilelang.carver.roller.rasterization: NoRasterization
 tilelang.carver.template: ElementwiseTemplate FlashAttentionTemplate GEMVTemplate
-    GeneralReductionTemplate MatmulTemplate
+    GeneralReductionTemplate
 tilelang.contrib.nvcc: find_cuda_path get_cuda_version get_target_code_list have_fp8
-tilelang.carver.arch.ascend: Ascend
 tilelang.cuda.intrinsics: make_mma_swizzle_layout
 tilelang.cuda.intrinsics.layout.mma_layout: make_mma_swizzle_layout
     shared_16x16_to_mma_32x8_layout_sr_a shared_16x16_to_mma_32x8_layout_sr_b
@@ -95,10 +102,8 @@ tilelang.cuda.intrinsics.layout.mma_layout: make_mma_swizzle_layout
 tilelang.cuda.intrinsics.layout.utils: get_mma_micro_size
 tilelang.cuda.intrinsics.macro.mma_macro_generator: INT4TensorCoreIntrinEmitter
     TensorCoreIntrinEmitterWithLadderTransform
-tilelang.engine: lower
 tilelang.engine.callback: register_c_postproc_callback register_cuda_postproc_callback
     register_hip_postproc_callback
-tilelang.engine.lower: lower
 tilelang.env: env
 tilelang.rocm.intrinsics.mfma_layout: shared_16x16_to_local_64x4_layout_A
     shared_16x32_to_local_64x8_layout_A shared_16x4_to_local_64x1_layout_A
@@ -183,6 +188,9 @@ class Finder(Loader):
         """Put what is real into the module."""
         for name, value in REAL.get(module.__name__, {}).items():
             found = importlib.import_module(value) if isinstance(value, str) else value
+            if f"{module.__name__}.{name}" in MODULES and not isinstance(value, str):
+                # The module of the same name, first: once imported it no longer takes the place.
+                importlib.import_module(f"{module.__name__}.{name}")
             setattr(module, name, found)
             if isinstance(value, str):
                 sys.modules[f"{module.__name__}.{name}"] = found
