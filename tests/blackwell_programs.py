@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 import tilelang.language as T
+from example_run import load
 from simulator_kernels import Subject
 
 TOTALS = {
@@ -232,6 +233,14 @@ def product(arch: str, dtype: str, *, blocks: int) -> Subject:
     )
     want = a.astype(np.float64) @ b.astype(np.float64).T
     return Subject(kernel, arch, {"A": a, "B": b}, want, 0.0, result=("C", TOTALS[dtype]))
+
+
+def accumulator(arch: str, columns: int) -> Subject:
+    """The product of the tour of memory scopes, with so many columns of Tensor Memory."""
+    a, b = factor(128, 32, "float16", 0), factor(32, columns, "float16", 1)
+    kernel = load("alloc_scopes").accumulate_in_tensor_memory(128, columns, 32)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    return Subject(kernel, arch, {"A": a, "B": b}, want, 0.0, result=("C", "float32"))
 
 
 def softmax(x: np.ndarray) -> np.ndarray:

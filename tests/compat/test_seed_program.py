@@ -204,6 +204,16 @@ def test_tensor_memory_columns_are_rounded_up_and_the_rounding_is_said(seed, ask
         assert f"{taken} columns (rounded up from {asked})" in report.render()
 
 
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_an_accumulator_that_nothing_uses_is_given_back(seed, random, columns):
+    func = seed.tmem_accumulator(BM=128, BN=columns)
+    a, c = random.standard_normal((128, columns)).astype("f2"), np.ones((128, columns), "f4")
+    assert not errors_of(tilelang.check(func, "simulate:sm_100a", run_with=[a, c]))
+    np.testing.assert_array_equal(c, 1)
+    source = tilelang.compile(func, target="cuda:sm_100a").get_kernel_source()
+    assert source.count("tcgen05.alloc") == source.count("tcgen05.dealloc") == 1
+
+
 @pytest.mark.parametrize("columns", [513, 600])
 def test_more_than_512_columns_are_refused(seed, columns):
     text = refusal(seed.tmem_accumulator(BM=128, BN=columns), "emulate:sm_100a")

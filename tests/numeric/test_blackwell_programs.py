@@ -5,9 +5,11 @@ numbers under every schedule.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from blackwell_programs import TOTALS, attention_forward, mla_decode, product
+from blackwell_programs import TOTALS, accumulator, attention_forward, mla_decode, product
 from scaled_kernels import Case, Scaled, issued, waited
 from simulator_kernels import Subject
 from tilelang.isa.target import parse_target
@@ -30,7 +32,7 @@ def scaled(kind: str, make, *, pair: bool):
 
 
 PROGRAMS = {
-    f"{dtype}, {who}": lambda arch, dtype=dtype, blocks=blocks: product(arch, dtype, blocks=blocks)
+    f"{dtype}, {who}": partial(product, dtype=dtype, blocks=blocks)
     for dtype in TOTALS
     for blocks, who in ((1, "one block"), (2, "a pair"))
 }
@@ -39,6 +41,10 @@ PROGRAMS |= {
     for kind in SCALES
     for who in ("one block", "a pair")
     for how, make in (("issued", issued), ("waited for", waited))
+}
+PROGRAMS |= {
+    f"an accumulator of {columns} columns": partial(accumulator, columns=columns)
+    for columns in (16, 96, 176)
 }
 PROGRAMS |= {"attention": attention_forward, "latent attention": mla_decode}
 
