@@ -223,7 +223,7 @@ T.reducer_update(k.c[0, 0], 1)
 T.finalize_reducer(T.alloc_reducer((4,), "float32"), k.r)
 T.finalize_reducer(k.c, batch=0)
 T.alloc_reducer((4,), "float32")[0:2]
-T.copy(T.alloc_reducer((4,), "float32"), k.r)
+T.copy(T.alloc_reducer((4,), "int32", op="bitor"), k.r)
 T.float16x2(1, 2, 3)
 T.float16(1, 2)
 T.add2(k.x, k.y)

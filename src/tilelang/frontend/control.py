@@ -46,7 +46,7 @@ class IfHandle:
             self.builder.loops.append("if")
         else:
             self._finish(known)
-        self.builder.open()
+        self.builder.open(arm=True)
         self.now = self.before
         return True
 

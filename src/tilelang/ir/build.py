@@ -101,6 +101,7 @@ class Builder:
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
     _visible: list[set[str]] = field(default_factory=lambda: [set[str]()])
     _opened: list[int] = field(default_factory=lambda: [0])
+    _arms: list[bool] = field(default_factory=lambda: [False])
     _reads: dict[int, tuple[Load, int]] = field(default_factory=dict[int, tuple[Load, int]])
     _writes: dict[str, list[Loc | None]] = field(default_factory=dict[str, "list[Loc | None]"])
     _storage: dict[str, str] = field(default_factory=dict[str, str])
@@ -230,9 +231,10 @@ class Builder:
         finally:
             self.close()
 
-    def open(self) -> None:
-        """Begin a nested block."""
+    def open(self, *, arm: bool = False) -> None:
+        """Begin a nested block; `arm` says that it is one of the two of a branch."""
         self._blocks.append([])
+        self._arms.append(arm)
         self._visible.append(set())
         self._opened[0] += 1
         self._opened.append(self._opened[0])
@@ -241,6 +243,7 @@ class Builder:
         """End the nested block and give its statements."""
         self._visible.pop()
         self._opened.pop()
+        self._arms.pop()
         return tuple(self._blocks.pop())
 
     def retract(self, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
@@ -254,6 +257,24 @@ class Builder:
     def statements(self) -> tuple[Stmt, ...]:
         """The statements of the current block so far."""
         return tuple(self._blocks[-1])
+
+    def amend(self, old: Stmt, new: Stmt) -> None:
+        """Put a statement in the place of an earlier one of the blocks that are open."""
+        for block in self._blocks:
+            block[:] = [new if s is old else s for s in block]
+
+    def since(self, first: Stmt) -> tuple[Stmt, ...] | None:
+        """The statements from an earlier one on, where it is in the current block or around it with
+        only arms of branches between; else None.
+        """
+        found: list[Stmt] = []
+        for block, arm in zip(reversed(self._blocks), reversed(self._arms), strict=True):
+            found[:0] = block
+            if any(s is first for s in block):
+                return tuple(found)
+            if not arm:
+                break
+        return None
 
     def newest(self, wanted: Callable[[Stmt], bool]) -> Stmt | None:
         """The last statement so far, of the current block and those around it, that is wanted."""

@@ -8,7 +8,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import TileNotImplementedError, error
 from tilelang.ir import build, tile
 from tilelang.ir.expr import INT32, AddressOf, Expr, Lane, Load, Pack, Region, const, int_value
-from tilelang.language.arguments import element, hints, place
+from tilelang.language.arguments import Place, element, hints, place
 from tilelang.language.buffers import BufferRef, RegionRef, VarRef, here
 from tilelang.language.tileops import matched, region_of
 from tilelang.language.values import Value, as_expr, describe, is_scalar
@@ -155,13 +155,13 @@ def atomic_or(dst: Any, value: Any, memory_order: str | None = None) -> Value | 
 
 
 def _lanes(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Value | None:
-    """Adds to `count` neighbouring elements, each atomically by itself."""
+    """Adds to `count` elements, each atomically by itself."""
     builder = build.current(name)
-    buffer, indices = place(dst, f"the destination of {name}")
-    stored = DType(buffer.dtype)
+    places = _places(name, dst, count)
+    stored = DType(places[0][0].dtype)
     olds: list[Expr] = []
-    for n, amount in enumerate(_amounts(name, value, count)):
-        region = Region(buffer, _moved(indices, n), tuple(const(1) for _ in indices), loc=here())
+    for (buffer, indices), amount in zip(places, _amounts(name, value, count), strict=True):
+        region = Region(buffer, indices, tuple(const(1) for _ in indices), loc=here())
         old = builder.fresh_var("previous", stored) if return_prev else None
         converted = as_expr(amount, stored)
         builder.emit(tile.Atomic(tile.AtomicOp.ADD, region, converted, previous=old, loc=here()))
@@ -173,6 +173,16 @@ def _lanes(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Va
 
 def _moved(indices: tuple[Expr, ...], n: int) -> tuple[Expr, ...]:
     return indices if n == 0 else (*indices[:-1], (Value(indices[-1]) + n).expr)
+
+
+def _places(name: str, dst: Any, count: int) -> list[Place]:
+    """The elements that lanes of a vector are read from, or neighbours from a place on."""
+    if isinstance(dst, Value) and isinstance(dst.expr, Pack) and len(dst.expr.lanes) == count:
+        loads = [e for e in dst.expr.lanes if isinstance(e, Load)]
+        if len(loads) == count:
+            return [(e.buffer, e.indices) for e in loads]
+    buffer, indices = place(dst, f"the destination of {name}")
+    return [(buffer, _moved(indices, n)) for n in range(count)]
 
 
 def _amounts(name: str, value: Any, count: int) -> list[Expr]:
@@ -187,7 +197,8 @@ def _amounts(name: str, value: Any, count: int) -> list[Expr]:
 def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Value | None:
     """Add two values to two neighbouring elements from `dst` on; each is atomic by itself.
 
-    `dst` is an element or pointer; `value` a vector of two, or where two elements begin.
+    `dst` is an element or pointer, or two elements (`A[T.Ramp(i, 1, 2)]`); `value` a vector of two,
+    or where two elements begin.
     `return_prev` gives the old values as a vector.
     """
     return _lanes("T.atomic_addx2", dst, value, 2, return_prev)

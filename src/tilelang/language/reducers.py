@@ -2,22 +2,29 @@
 
 `T.alloc_reducer(shape, dtype, op)` gives a handle: `reducer_init` opens it, `reducer_update`
 inside T.Parallel contributes, `finalize_reducer` writes the result to a buffer. With
-`replication=` it is TileLang's older form, a buffer that is filled, accumulated with `acc[i] +=
-x`, finalized in place and then read.
+`replication=`, or where it is used as a buffer instead, it is TileLang's older form: it is filled,
+accumulated with `acc[i] += x`, finalized in place and then read.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from tilelang.dtypes import DType
-from tilelang.errors import TileRuntimeError, TileTypeError, TileValueError
+from tilelang.errors import (
+    InternalError,
+    TileError,
+    TileRuntimeError,
+    TileTypeError,
+    TileValueError,
+)
+from tilelang.ir.build import Builder
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Cast, Expr, Load, Unary, UnaryOp
 from tilelang.ir.node import Node
 from tilelang.ir.special import ReducerFinalize, ReducerInit, ReducerUpdate
-from tilelang.ir.tile import Parallel, ReduceOp, Stmt
+from tilelang.ir.tile import Alloc, Parallel, ReduceOp, Stmt
 from tilelang.language.alloc import declare_buffer
 from tilelang.language.arguments import choice, launched, note, number, refuse
 from tilelang.language.buffers import BufferRef, here, item
@@ -43,60 +50,84 @@ class ReducerElement:
         self.name = reducer.name
 
 
-class Reducer:
-    """The handle of `T.alloc_reducer`. Only the three reducer functions take it."""
+class Reducer(BufferRef):
+    """What `T.alloc_reducer` gives. Its first use decides the form: `T.reducer_init` makes it a
+    handle that only the three reducer functions take; a use as a buffer (`T.clear(acc)`) makes it
+    the older form, in which `acc[i] = acc[i] op x` contributes x and any other use is that of a
+    buffer.
+    """
 
-    def __init__(self, buffer: Buffer, op: ReduceOp) -> None:
-        self.buffer = buffer
+    def __init__(self, declared: Buffer, op: ReduceOp, *, older: bool) -> None:
+        self.declared = declared
         self.op = op
+        self.older = older
         self.opened: ReducerInit | None = None
         self.closed = False
 
     @property
-    def name(self) -> str:
-        """The name in the kernel."""
-        return self.buffer.name
+    def buffer(self) -> Buffer:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The storage of the older form: asked for by what uses a buffer."""
+        if not self.older:
+            if self.opened is not None:
+                raise self.misused("a use as a buffer of")
+            self._become_older()
+        return self.declared
 
-    @property
-    def dtype(self) -> DataType:
-        """The element type."""
-        return DataType(self.buffer.dtype)
+    def _become_older(self) -> None:
+        builder = launched("a reducer as a buffer")
+        _check_older(self.op)
+        alloc = builder.newest(lambda s: isinstance(s, Alloc) and s.buffer is self.declared)
+        if not isinstance(alloc, Alloc):
+            raise InternalError(f"{self.name} is not allocated in an open block")
+        self.declared = self.declared.with_(scope="local.fragment")
+        self.older = True
+        builder.amend(alloc, alloc.with_(buffer=self.declared))
 
-    @property
-    def shape(self) -> tuple[int | Value, ...]:
-        """The extents of the result."""
-        return BufferRef(self.buffer).shape
-
-    def scope(self) -> str:
-        """The declared scope string."""
-        return self.buffer.scope
-
-    def __getitem__(self, index: Any) -> ReducerElement:
-        found = item(BufferRef(self.buffer), index)
-        if not isinstance(found, Value) or not isinstance(found.expr, Load):
-            raise refuse("shape", f"a slice of the reducer {self.name}", expected="one element")
-        return ReducerElement(self, found.expr.indices)
-
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise refuse(
+    def misused(self, what: str) -> TileError:
+        """The error for a use that a reducer in use does not have."""
+        return refuse(
             "syntax",
-            f"a store into the reducer {self.name}",
+            f"{what} the reducer {self.name}",
             cls=TileValueError,
             expected=f"T.reducer_update({self.name}[...], value)",
             help="a reducer can only be initialised, updated and finalized",
         )
 
+    @property
+    def name(self) -> str:
+        """The name in the kernel."""
+        return self.declared.name
 
-class Accumulator(BufferRef):
-    """The older reducer: `acc[i] = acc[i] op x` contributes x, any other use is that of a
-    buffer.
-    """
+    @property
+    def dtype(self) -> DataType:
+        """The element type."""
+        return DataType(self.declared.dtype)
 
-    def __init__(self, buffer: Buffer, op: ReduceOp) -> None:
-        super().__init__(buffer)
-        self.op = op
+    @property
+    def shape(self) -> tuple[int | Value, ...]:
+        """The extents of the result."""
+        return BufferRef(self.declared).shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.declared.rank
+
+    def scope(self) -> str:
+        """The declared scope string."""
+        return self.declared.scope
+
+    def __getitem__(self, index: Any) -> Any:
+        found = item(BufferRef(self.declared), index)
+        if self.older:
+            return found
+        if not isinstance(found, Value) or not isinstance(found.expr, Load):
+            raise refuse("shape", f"a slice of the reducer {self.name}", expected="one element")
+        return ReducerElement(self, found.expr.indices)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if not self.older:
+            raise self.misused("a store into")
         target = item(self, index)
         if isinstance(target, Value) and isinstance(value, Value):
             found = contribution(self.op, target.expr, value.expr)
@@ -107,6 +138,16 @@ class Accumulator(BufferRef):
 
     def _read_by(self, e: Expr) -> bool:
         return any(isinstance(n, Load) and n.buffer == self.buffer for n in e.walk())
+
+
+def _check_older(op: ReduceOp) -> None:
+    if op in _BITWISE:
+        raise refuse(
+            "option",
+            f"the older form of a {op.value} reducer",
+            expected="sum, max or min",
+            help="T.reducer_init(acc), then the updates, then T.finalize_reducer(acc, dst)",
+        )
 
 
 def contribution(op: ReduceOp, target: Expr, value: Expr) -> Expr | None:
@@ -144,8 +185,7 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
     kind = ReduceOp(choice(op, "the op of T.alloc_reducer", OPS))
     if replication is not None:
         choice(replication, "the replication of T.alloc_reducer", ("all", "none"))
-        if kind in _BITWISE:
-            raise refuse("option", f"replication= of a {op} reducer", help="leave it out")
+        _check_older(kind)
         warnings.warn(
             "alloc_reducer(replication=...) is deprecated: use T.reducer_init, T.reducer_update and"
             " T.finalize_reducer(acc, dst)",
@@ -162,17 +202,17 @@ def alloc_reducer(shape: Any, dtype: Any, op: str = "sum", replication: str | No
             expected="integers or bools",
             got=str(buffer.dtype),
         )
-    return Reducer(buffer, kind) if replication is None else Accumulator(buffer, kind)
+    return Reducer(buffer, kind, older=replication is not None)
 
 
 def _reducer(x: Any, what: str) -> Reducer:
-    if isinstance(x, Reducer):
+    if isinstance(x, Reducer) and not x.older:
         return x
     raise refuse(
         "dtype",
         f"{what} of {describe(x)}",
         cls=TileTypeError,
-        expected="a reducer of T.alloc_reducer(shape, dtype, op)",
+        expected="a reducer of T.alloc_reducer(shape, dtype, op) that is not used as a buffer",
         got=describe(x),
     )
 
@@ -192,7 +232,7 @@ def reducer_init(reducer: Any, init: Any = None) -> None:
             help="allocate a reducer for each accumulation",
         )
     start = None if init is None else number(init, "the init of T.reducer_init", handle.dtype)
-    opening = ReducerInit(handle.buffer, handle.op, init=start, loc=here())
+    opening = ReducerInit(handle.declared, handle.op, init=start, loc=here())
     builder.emit(opening)
     handle.opened = opening
 
@@ -222,7 +262,7 @@ def reducer_update(target: Any, value: Any) -> None:
             cls=TileValueError,
             help="T.reducer_init(acc), then the updates, then T.finalize_reducer(acc, dst)",
         )
-    _update(handle.buffer, handle.op, target.indices, number(value, "the value"))
+    _update(handle.declared, handle.op, target.indices, number(value, "the value"))
 
 
 def _update(buffer: Buffer, op: ReduceOp, indices: tuple[Expr, ...], value: Expr) -> None:
@@ -237,8 +277,9 @@ def finalize_reducer(
     """Close the reducer and write its result to `dst`, which has its shape; the older form is
     finalized in place.
 
-    It stands in the same block as `reducer_init`. `batch` elements share a barrier; it changes no
-    result. ValueError for a batch below 1, another shape, or updates outside T.Parallel.
+    It stands in the same block as `reducer_init`, or in a branch there. `batch` elements share a
+    barrier; it changes no result. ValueError for a batch below 1, another shape, or updates outside
+    T.Parallel.
     """
     builder = launched("T.finalize_reducer")
     note(annotations, "T.finalize_reducer")
@@ -249,7 +290,7 @@ def finalize_reducer(
             expected=">= 1",
             got=repr(batch),
         )
-    if isinstance(reducer, Accumulator):
+    if isinstance(reducer, Reducer) and reducer.older:
         if dst is not None:
             raise refuse(
                 "option", "T.finalize_reducer(acc, dst) of the older form", help="leave `dst` out"
@@ -258,7 +299,7 @@ def finalize_reducer(
         builder.emit(ReducerFinalize(reducer.buffer, whole, reducer.op, loc=here()))
         return
     handle = _reducer(reducer, "T.finalize_reducer")
-    _check_epoch(handle, builder.statements)
+    _check_epoch(handle, builder)
     if dst is None:
         raise refuse(
             "option",
@@ -267,25 +308,28 @@ def finalize_reducer(
             expected="T.finalize_reducer(acc, dst)",
         )
     region = region_of(dst, "the destination of T.finalize_reducer")
-    if region.extents != handle.buffer.shape:
+    if region.extents != handle.declared.shape:
         raise refuse(
             "shape",
             f"the destination of T.finalize_reducer({handle.name})",
-            expected=shape_text(handle.buffer.shape),
+            expected=shape_text(handle.declared.shape),
             got=shape_text(region.extents),
         )
     handle.closed = True
-    builder.emit(ReducerFinalize(handle.buffer, region, handle.op, loc=here()))
+    builder.emit(ReducerFinalize(handle.declared, region, handle.op, loc=here()))
 
 
-def _check_epoch(handle: Reducer, statements: Sequence[Stmt]) -> None:
-    """Initialised once in this block, finalized once, updated in T.Parallel only."""
+def _check_epoch(handle: Reducer, builder: Builder) -> None:
+    """Initialised once in this block or around the branch that this is, finalized once, updated in
+    T.Parallel only.
+    """
     problem = ""
+    statements = None if handle.opened is None else builder.since(handle.opened)
     if handle.closed:
         problem = "is finalized twice"
     elif handle.opened is None:
         problem = "is finalized before it is initialised"
-    elif not any(s is handle.opened for s in statements):
+    elif statements is None:
         problem = "is initialised in another block than it is finalized in"
     if problem:
         raise refuse(
@@ -297,8 +341,8 @@ def _check_epoch(handle: Reducer, statements: Sequence[Stmt]) -> None:
             else (),
             help="T.reducer_init(acc), then the updates, then T.finalize_reducer(acc, dst)",
         )
-    for update in _outside_parallel(statements):
-        if update.reducer == handle.buffer:
+    for update in _outside_parallel(statements or ()):
+        if update.reducer == handle.declared:
             raise refuse(
                 "syntax",
                 f"the reducer {handle.name} is updated outside T.Parallel",

@@ -113,9 +113,10 @@ def copy(
     """Copy `src` to `dst`, converting the dtype by value.
 
     Each is a buffer, a slice, or an element, which stands for the tile that begins there and takes
-    the other side's extents. In global memory, reads outside give 0 (or the annotated safe value)
-    and writes outside do nothing. The keywords are hints and never change the result. Raises for
-    extents that do not match.
+    the other side's extents. From an element to an element without hints is a store, also inside of
+    T.Parallel and for one thread. In global memory, reads outside give 0 (or the annotated safe
+    value) and writes outside do nothing. The keywords are hints and never change the result. Raises
+    for extents that do not match.
     """
     builder = build.current("T.copy")
     if prefer_instruction not in (None, "tma", "cp_async", "sync"):
@@ -141,7 +142,11 @@ def copy(
         prefer_instruction=prefer_instruction,
         loop_layout=loop_layout,
     )
-    builder.emit(tile.Copy(a, b, hints=notes, loc=here()))
+    if _is_head(src) and _is_head(dst) and not notes and builder.dialect == Dialect.COMMON.value:
+        value = as_expr(src, DType(b.dtype))
+        builder.emit(tile.Store(b.buffer, b.mins, value, loc=here()))
+    else:
+        builder.emit(tile.Copy(a, b, hints=notes, loc=here()))
 
 
 def fill(buffer: Any, value: Any, annotations: dict[str, Any] | None = None) -> None:
