@@ -501,9 +501,7 @@ def test_the_statements_have_rules(old, new, why):
 
 
 def test_every_step_that_is_left_out_is_reported():
-    """But for the fence between two queries, as the one after the second is enough, and a barrier
-    beside the one between rounds.
-    """
+    """But for the fence between two queries, as the one after the second is enough."""
     a = np.ones((5, 40), np.float32)
     program = lower(rows_by_whoever_is_there(5, 40, 96).ir, chip("sm_100a"))
     silent = []
@@ -518,4 +516,4 @@ def test_every_step_that_is_left_out_is_reported():
                 break
         if not found:
             silent.append(dropped.what)
-    assert silent == ["barrier.sync dropped", "fence.proxy.async dropped"]
+    assert silent == ["fence.proxy.async dropped"]

@@ -173,7 +173,9 @@ class _Pipelines:
     # The loop ------------------------------------------------------------------------------------
 
     def pipelined(self, found: Plan, tiles: dict[str, Buffer], stages: int) -> Block:
-        """The first copies, the loop, and the wait for what is then under way."""
+        """The first copies, and the loop. In its last round all of its copies are complete: the
+        groups that may still be under way are empty.
+        """
         loop = found.loop
         var, loc = loop.var, loop.loc
         first = self.names.var("ahead", var.type)
@@ -198,7 +200,6 @@ class _Pipelines:
         return (
             serial(first, stages - 1, before, loc),
             For(var, loop.start, loop.stop, body, loc=loc),
-            WaitGroup(const(0), loc=loc),
         )
 
     def issue(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from tilelang.ir.expr import Expr, Var, const, int_value
 from tilelang.ir.node import Kind, flat
@@ -29,7 +29,19 @@ from tilelang.ir.thread import (
     Space,
     Write,
 )
-from tilelang.ir.tile import Block, For, If, Let, LoopKind, Stmt, ThreadReturn, While
+from tilelang.ir.tile import (
+    Block,
+    Break,
+    Continue,
+    For,
+    If,
+    Let,
+    LoopKind,
+    Stmt,
+    ThreadReturn,
+    While,
+)
+from tilelang.ir.walk import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.build import Names, map_kernels, map_statements
 from tilelang.passes.conflicts import Access as AnyAccess
@@ -54,6 +66,9 @@ BULK, BULK_WAIT = "cp.async.bulk", "cp.async.bulk.wait_group"
 store is read until the group is waited for.
 """
 
+_AT_MBARRIERS = (BULK, "clusterlaunchcontrol.try_cancel")
+"""How rows begin whose first operand is there when an mbarrier, another operand, says so."""
+
 
 def synchronize(program: Program, target: Target) -> Program:
     """Threads meet before they use what others have written."""
@@ -72,6 +87,29 @@ def synchronize(program: Program, target: Target) -> Program:
         return made.with_(body=map_statements(made.body, one))
 
     return map_kernels(program, kernel)
+
+
+@dataclass
+class _Left:
+    """The accesses that no barrier has parted from where a round of a loop is left before its end,
+    for the next one (`rounds`) or for what follows the loop (`loop`).
+    """
+
+    rounds: list[Access] = field(default_factory=list[Access])
+    loop: list[Access] = field(default_factory=list[Access])
+
+    def note(self, stmt: Stmt, after: Sequence[Access]) -> None:
+        """A statement, after which there are these accesses, may leave a round of the loop around
+        it.
+        """
+        if isinstance(stmt, Continue):
+            self.rounds += after
+        elif isinstance(stmt, Break):
+            self.loop += after
+        elif not isinstance(stmt, (For, While)):
+            for body in bodies(stmt):
+                for s in body:
+                    self.note(s, after)
 
 
 class _Kernel:
@@ -93,6 +131,7 @@ class _Kernel:
         self.places: dict[str, tuple[int, int]] = {}
         self.tested: dict[tuple[Access, Access, int], bool] = {}
         self.meetings = Meetings(self.threads)
+        self.left: _Left = _Left()
         self.stored = dict.fromkeys(
             x.array
             for s in _all(kernel.body)
@@ -147,7 +186,8 @@ class _Kernel:
             return self.arms(stmt, before)
         found = list(self.accesses((stmt,), (), ()))
         if not found:
-            return self.inside(stmt, before) if self.has_barrier(stmt) else ((stmt,), before)
+            inside = self.has_barrier(stmt)
+            return self.inside(stmt, before) if inside else self.whole(stmt, [], before)
         lockstep = isinstance(stmt, For) and stmt.kind is LoopKind.VECTORIZED
         needs = self.has_barrier(stmt) or self.conflict(found, found)
         if lockstep or self.uniform.is_apart(stmt) or not needs:
@@ -163,7 +203,9 @@ class _Kernel:
         if self.count > 1 and self.conflict(before, found):
             first, before = (self.barrier(stmt),), [a for a in before if a.flying]
         changes = {name: self.arm(getattr(stmt, name)) for name in ("then", "orelse")}
-        return (*first, stmt.with_(**changes)), _unique([*before, *found])
+        after = _unique([*before, *found])
+        self.left.note(stmt, after)
+        return (*first, stmt.with_(**changes)), after
 
     def arm(self, body: Block) -> Block:
         """The statements of an arm with their barriers, or of what follows it."""
@@ -171,24 +213,27 @@ class _Kernel:
         if not facts:
             inner = [s for s in body if isinstance(s, If) and _arm_of(s.then)]
             return self.arms(inner[0], [])[0] if len(body) == 1 and inner else body
-        outer = self.threads, self.count, self.number, self.meetings, self.uniform
+        outer = self.threads, self.count, self.number, self.meetings, self.uniform, self.left
+        self.left = _Left()
         self.uniform = Uniform(self.kernel, body)
         self.threads = Threads(self.threads.extents, facts["first"], facts["threads"])
         self.meetings = Meetings(self.threads)
         self.count, self.number = facts["threads"], facts["id"]
         made, _ = self.block(body[1:], [])
         self.refuse_the_ended(made)
-        self.threads, self.count, self.number, self.meetings, self.uniform = outer
+        self.threads, self.count, self.number, self.meetings, self.uniform, self.left = outer
         return made
 
     def whole(
         self, stmt: Stmt, found: list[Access], before: list[Access]
     ) -> tuple[Block, list[Access]]:
         """A statement inside which there is no barrier."""
+        first: Block = ()
         if self.count > 1 and self.conflict(before, found):
-            flying = [a for a in before if a.flying]
-            return (self.barrier(stmt), stmt), _unique([*flying, *found])
-        return (stmt,), _unique([*before, *found])
+            first, before = (self.barrier(stmt),), [a for a in before if a.flying]
+        after = _unique([*before, *found])
+        self.left.note(stmt, after)
+        return (*first, stmt), after
 
     def inside(self, stmt: If | For | While, before: list[Access]) -> tuple[Block, list[Access]]:
         """A statement that all threads go through together, with barriers inside."""
@@ -196,16 +241,35 @@ class _Kernel:
             then, one = self.block(stmt.then, before)
             orelse, other = self.block(stmt.orelse, before)
             return (stmt.with_(then=then, orelse=orelse),), _unique([*one, *other])
-        first: Block = ()
-        if self.count > 1 and self.conflict(before, list(self.accesses((stmt,), (), ()))):
-            # Once before the loop, rather than in each of its rounds.
-            first, before = (self.barrier(stmt),), [a for a in before if a.flying]
+        found = list(self.accesses((stmt,), (), ()))
+        if self.count < 2 or not self.conflict(before, found):
+            body, after = self.rounds_of(stmt, before)
+            return (stmt.with_(body=body),), after
+        # Once before the loop, not in each of its rounds; nowhere, where these meet in time.
+        flying = [a for a in before if a.flying]
+        body, after = self.rounds_of(stmt, flying)
+        other, then = self.rounds_of(stmt, before)
+        if _barriers(other) == _barriers(body):
+            return (stmt.with_(body=other),), then
+        return (self.barrier(stmt), stmt.with_(body=body)), after
+
+    def rounds_of(self, stmt: For | While, before: list[Access]) -> tuple[Block, list[Access]]:
+        """The body of a loop with its barriers, and the accesses that none has parted from what
+        follows the loop.
+        """
+        outer = self.left
+        self.left = _Left()
         _, after = self.block(stmt.body, before)
+        after = [*after, *self.left.rounds]
         if isinstance(stmt, For):
             last = Var(self.names.name(f"{stmt.var.name}_before"), stmt.var.type)
             after = [a.renamed({stmt.var.name: last}) for a in after]
+        self.left = _Left()
         body, after = self.block(stmt.body, _unique([*before, *after]))
-        return (*first, stmt.with_(body=body)), _unique([*before, *after])
+        after = [*after, *self.left.rounds, *self.left.loop]
+        self.left = outer
+        runs = isinstance(stmt, For) and (self.rounds(stmt) or 0) > 0
+        return body, _unique(after if runs else [*before, *after])
 
     def barrier(self, stmt: Stmt) -> Stmt:
         """All threads of the block meet."""
@@ -321,7 +385,7 @@ class _Kernel:
                 known=root.name == array.name,
                 unit=row in (READ, WRITTEN),
                 flying=writes and row.startswith(AHEAD),
-                handed=writes and row.startswith(BULK),
+                handed=writes and row.startswith(_AT_MBARRIERS),
             )
         if isinstance(stmt, Instr) and stmt.row.startswith(BULK_WAIT):
             for array in self.stored:
@@ -413,8 +477,8 @@ def _touched(stmt: Stmt) -> Iterator[tuple[Array, Expr, int, bool, str]]:
     if isinstance(stmt, Write):
         yield stmt.array, stmt.index, stmt.value.dtype.lanes, True, ""
     if isinstance(stmt, Instr) and not stmt.row.startswith(_BY_THEMSELVES):
-        # A bulk copy changes its mbarrier too, which no other thread uses as memory.
-        for slot in stmt.outs[:1] if stmt.row.startswith(BULK) else stmt.outs:
+        # No other thread uses the mbarrier, which is changed too, as memory.
+        for slot in stmt.outs[:1] if stmt.row.startswith(_AT_MBARRIERS) else stmt.outs:
             yield slot.array, slot.index, slot.count, True, stmt.row
         for x in stmt.ins:
             if isinstance(x, Slot):
@@ -425,6 +489,11 @@ def _meet_of_cluster(last: Stmt | None, stmt: Stmt) -> bool:
     """Whether all threads of the cluster meet here: they wait right after they have arrived."""
     rows = [s.row for s in (last, stmt) if isinstance(s, Instr)]
     return rows == ["barrier.cluster.arrive", "barrier.cluster.wait"]
+
+
+def _barriers(body: Block) -> int:
+    """How many barriers of threads of a block there are."""
+    return sum(isinstance(s, Instr) and s.row == "barrier.sync" for s in _all(body))
 
 
 def _names(e: Expr, name: str) -> bool:
