@@ -85,6 +85,22 @@ def test_copies_are_sixteen_bytes_wide_where_alignment_is_proved():
     assert {k for name, k in stored if name == "B"} == {1}
 
 
+@pytest.mark.parametrize(("n", "lanes"), [(104, 8), (100, 4), (102, 2), (101, 1)])
+def test_vectors_end_where_an_array_does(n, lanes):
+    @T.prim_func
+    def kernel(A: T.Tensor((50, n), "float16"), B: T.Tensor((50, n), "float16")):
+        with T.Kernel(T.ceildiv(n, 64), threads=128) as bx:
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A[0, bx * 64], s)
+            T.copy(s, B[0, bx * 64])
+
+    a, b = normal(50, n, dtype=np.float16), np.zeros((50, n), np.float16)
+    nodes = list(check_gpu(kernel, arch="sm_80", A=a, B=b).walk())
+    read = {x.type.lanes for x in nodes if isinstance(x, Elem) and x.array.name == "A"}
+    stored = {x.value.dtype.lanes for x in nodes if isinstance(x, Write) and x.array.name == "B"}
+    assert read == stored == {lanes}
+
+
 def test_a_safe_value_fills_what_lies_outside():
     @T.prim_func
     def kernel(A: T.Tensor((40,), "float32"), B: T.Tensor((64,), "float32")):

@@ -8,7 +8,7 @@ written as vectors of up to 16 bytes; what is not proved stays one access for ea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -95,12 +95,28 @@ class _Vectors:
         if start != 0 or stop is None or stop > 64:
             return (loop.with_(kind=LoopKind.UNROLL),)
         inside = env.enter_for(loop)
-        made = _Rounds(loop.var, stop, self.names).block(loop.body, inside)
+        rounds = _Rounds(loop.var, stop, self.names)
+        width = rounds.width(loop.body, inside)
+        if width < stop:
+            return self.in_parts(loop, stop, width, env)
+        made = rounds.block(loop.body, inside)
         values = {s.var.name: s.value for s in statements(made) if isinstance(s, Let)}
         out = map_statements(
             made, lambda s: ahead(s, values) if isinstance(s, Write) and s.hints == ASYNC else None
         )
         return _used(out)
+
+    def in_parts(self, loop: For, stop: int, width: int, env: Env) -> Block:
+        """One loop, `width` rounds side by side."""
+        out: list[Stmt] = []
+        for first in range(0, stop, width):
+            copy = Renamer(self.names)
+            lane = copy.bind(loop.var)
+            copy.map[loop.var.name] = Binary(BinaryOp.ADD, lane, Const(first, lane.type))
+            body = cast("Block", tuple(copy.of(s) for s in loop.body))
+            part = loop.with_(var=lane, stop=Const(width, lane.type), body=body)
+            out += self.lockstep(part, env)
+        return tuple(out)
 
 
 def ahead(write: Write, values: Mapping[str, Expr] | None = None) -> Block:
@@ -221,8 +237,27 @@ class _Rounds:
             return None if a is None or b is None else Binary(BinaryOp.AND, a, b)
         return cast("Expr", _put(cond, self.at(0))) if self.in_step(cond, env) else None
 
-    def in_step(self, cond: Binary, env: Env) -> bool:
-        """Whether a comparison holds in all rounds or in none.
+    def width(self, body: Block, env: Env) -> int:
+        """How many rounds after each other have every guard in common; all rounds where no two
+        have.
+        """
+        found = [self.common_to(g, env) for g in _guards(body)]
+        return min((n for n in found if n > 1), default=self.count)
+
+    def common_to(self, cond: Expr, env: Env) -> int:
+        """How many rounds after each other a guard says the same for."""
+        if isinstance(cond, Binary) and cond.op is BinaryOp.AND:
+            return min(self.common_to(cond.a, env), self.common_to(cond.b, env))
+        if not self.uses(cond):
+            return self.count
+        width = self.count
+        while width > 1 and not (isinstance(cond, Binary) and self.in_step(cond, env, width)):
+            width = width // 2 if width % 2 == 0 else 1
+        return width
+
+    def in_step(self, cond: Binary, env: Env, count: int = 0) -> bool:
+        """Whether a comparison holds in all of `count` rounds from a multiple of it on, or in none
+        of them; of all rounds if it is 0.
 
         `a + v < b` for v below n, where b - a is a multiple of n, holds for v = 0 or for none.
         """
@@ -232,7 +267,7 @@ class _Rounds:
         if d.terms.get(self.var, 0) != -1 or any(self.uses(t) for t in d.terms if t != self.var):
             return False
         rest = Form({t: f for t, f in d.terms.items() if t != self.var}, d.const)
-        return _is_multiple(rest, self.count, env)
+        return _is_multiple(rest, count or self.count, env)
 
     def neighbours(self, array: Array, index: Expr, env: Env) -> int:
         """How many elements of neighbouring rounds may be one vector: 1 for none."""
@@ -369,6 +404,15 @@ class _Rounds:
             return None if found is None else found[k]
 
         return cast("Stmt", _outer(stmt, one))
+
+
+def _guards(body: Block) -> Iterator[Expr]:
+    """The conditions of accesses that may be vectors: around all of a body, and of reads."""
+    for stmt in body:
+        if isinstance(stmt, If) and len(body) == 1 and not stmt.orelse:
+            yield stmt.cond
+            yield from _guards(stmt.then)
+        yield from (n.cond for n in own_nodes(stmt) if isinstance(n, Select) and n.lazy)
 
 
 def _used(body: Sequence[Stmt]) -> Block:
