@@ -327,8 +327,9 @@ def test_a_kernel_of_an_ascend_dialect_is_checked_for_its_chip(
     assert code == bool(more and chip == "ascend910b"), out  # flags are the author's there
 
 
+@pytest.mark.parametrize("name", ["moved(64)", "kernel"])
 @pytest.mark.parametrize("configs", ["{'tl.ascend_auto_sync': True}", "None"])
-def test_check_takes_the_pass_configs_of_a_jit_kernel(command, tmp_path, configs):
+def test_check_takes_the_pass_configs_of_a_jit_kernel(command, tmp_path, configs, name):
     path = tmp_path / "moved.py"
     path.write_text(
         "import tilelang\nimport tilelang.language as T\n\n\n"
@@ -338,9 +339,10 @@ def test_check_takes_the_pass_configs_of_a_jit_kernel(command, tmp_path, configs
         "        with T.Kernel(1, is_npu=True) as (bx, vid):\n"
         "            u = T.alloc_ub((1, n), 'float32')\n"
         "            T.copy(X[vid, 0], u)\n            T.copy(u, Y[vid, 0])\n"
-        "    return kernel\n"
+        "    return kernel\n\n\n"
+        "kernel = moved(64)\n"
     )
-    code, out, _ = command("check", f"{path}::moved(64)", "--dynamic")
+    code, out, _ = command("check", f"{path}::{name}", "--dynamic")
     assert ("race" in out, code) == ((False, 0) if configs != "None" else (True, 1)), out
 
 
@@ -354,6 +356,23 @@ def test_dynamic_checks_run_the_kernel(file, command):
 
 
 # ---- run -----------------------------------------------------------------------------------------
+
+
+def test_run_takes_the_settings_of_a_kernel(command, tmp_path):
+    path = tmp_path / "scaled.py"
+    path.write_text(
+        "import tilelang\nimport tilelang.language as T\n\n\n"
+        "@T.prim_func\n"
+        "def scaled(X: T.Tensor((64,), 'float32'), Y: T.Tensor((64,), 'float32')):\n"
+        "    with T.Kernel(1, threads=64):\n"
+        "        for i in T.Parallel(64):\n            Y[i] = X[i] * 2\n\n\n"
+        "configs = {'tl.ptxas_register_usage_level': 5}\n"
+        "kernel = tilelang.compile(scaled, out_idx=-1, target='cpu', pass_configs=configs)\n"
+    )
+    code, out, _ = command("run", f"{path}::kernel")
+    assert code == 0
+    assert "tl.ptxas_register_usage_level" in out  # has no effect on the CPU: so it was passed on
+    assert "returned" in out
 
 
 def test_run_says_what_each_parameter_holds(file, command):

@@ -17,6 +17,7 @@ from tilelang.isa.target import (
     parse_target,
     target_names,
 )
+from tilelang.runtime.resolve import device_arch, resolve, why_no_gpu
 from tilelang.scopes import Dialect, Memory, Unit
 from tilelang.targets import CHIPS, target
 from tilelang.targets.ascend.machine import MACHINES, Format, Path
@@ -65,6 +66,14 @@ def limit(spec: str, memory: Memory, per: Per = Per.BLOCK) -> Capacity:
     capacity = target(spec).capacity(memory, per)
     assert capacity is not None
     return capacity
+
+
+def test_the_table_says_which_gpu_is_meant_where_there_is_none():
+    assumed = [chip.name for chip in CHIPS if chip.assumed]
+    assert assumed == ["sm_90a"]
+    if why_no_gpu() is not None:
+        assert device_arch() == assumed[0]
+        assert resolve("cuda").chip == BY_NAME[assumed[0]]
 
 
 def test_the_chips_are_these():

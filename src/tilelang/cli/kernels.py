@@ -266,7 +266,7 @@ def made(spec: Spec, module: ModuleType) -> Made:
 
 def _result(spec: Spec, value: Any, settings: Mapping[str, Any]) -> Made:
     if isinstance(value, JITKernel):
-        return Made(value.prim_func, {"target": value.resolved_target, "out_idx": value.out_idx})
+        return Made(value.prim_func, value.settings)
     if isinstance(value, PrimFunc):
         return Made(value, settings)
     raise UsageError(

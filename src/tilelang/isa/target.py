@@ -195,7 +195,7 @@ class Chip:
     `by_workspace` the hardware lacks: they go through a workspace in global memory. `drains` are
     the conversions (from, to) of accumulators on their way out of a cube core. `costs` estimate the
     time of operations that are queued on pipes. `default` marks the chip that its backend's bare
-    name means.
+    name means, `assumed` the one that it means where no device says which.
     """
 
     name: str
@@ -223,6 +223,7 @@ class Chip:
     drains_source: str = field(compare=False, default="", repr=False)
     costs: Costs | None = field(compare=False, default=None, repr=False)
     default: bool = field(compare=False, default=False)
+    assumed: bool = field(compare=False, default=False)
 
     def __post_init__(self) -> None:
         for memory, capacities in self.memories.items():

@@ -71,6 +71,7 @@ def compile(
         )
     configs = {**dict(func.attrs.get("pass_configs", ())), **(pass_configs or {})}
     flags = [*func.attrs.get("compile_flags", ()), *_listed(compile_flags)]
+    settings: dict[str, Any] = {"pass_configs": configs, "compile_flags": [*flags]}
     options = options_from(configs, os.environ)
     if verbose is not None:
         options = replace(options, verbose=verbose)
@@ -86,6 +87,8 @@ def compile(
     outputs = output_positions(func, out_idx)
     _check_given(func.ir, outputs if out_idx is not None else ())
     workspaces = _workspaces(func, workspace_idx, outputs)
+    if workspaces:
+        settings["workspace_idx"] = workspaces
     trace = Trace(func.ir.name, options)
     common = func.ir.dialect == Dialect.COMMON.value
     auto = common and is_auto(target, str(options.default_target))
@@ -99,7 +102,8 @@ def compile(
             help="give parts of it to variables (T.alloc_var), or write a loop of the kernel",
         ) from None
     found = (*func.warnings, *_heard(findings, options))
-    kernel = JITKernel(func, program, resolved, outputs, options, Findings(found, tuple(unused)))
+    told = Findings(found, tuple(unused), settings)
+    kernel = JITKernel(func, program, resolved, outputs, options, told)
     return kernel.with_workspaces(workspaces) if workspaces else kernel
 
 

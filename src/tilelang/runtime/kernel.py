@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tilelang.errors import Diagnostic, InternalError, TileError, TileValueError, error
@@ -49,11 +49,13 @@ class Runner(Protocol):
 class Findings:
     """What the compiler has to say about a kernel that it made.
 
-    `unused` are the given settings that this target does not use, with the reason.
+    `unused` are the given settings that this target does not use, with the reason. `settings` are
+    the given ones, as `tilelang.compile` takes them.
     """
 
     warnings: tuple[Diagnostic, ...] = ()
     unused: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 NO_FINDINGS = Findings()
@@ -80,6 +82,7 @@ class JITKernel:
         self.options = options
         self.warnings = findings.warnings
         self.unused = findings.unused
+        self._settings = findings.settings
         self._program = program
         self._target = target
         self._outputs = list(outputs)
@@ -108,6 +111,16 @@ class JITKernel:
     def resolved_target(self) -> Target:
         """The target as a value."""
         return self._target
+
+    @property
+    def pass_configs(self) -> dict[str, Any]:
+        """The pass configs that it was compiled with, those of its function included."""
+        return dict(self._settings.get("pass_configs", {}))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `tilelang.compile` takes to make this kernel from its function again."""
+        return {**self._settings, "target": self._target, "out_idx": self.out_idx}
 
     @property
     def out_idx(self) -> list[int]:

@@ -93,12 +93,16 @@ def why_no_gpu() -> str | None:
 
 
 def device_arch() -> str:
-    """The architecture of the current GPU; without one, that of an H100 or H200."""
+    """The architecture of the current GPU; without one, the one that the table of chips assumes."""
     from tilelang.targets.cuda.driver import driver, why_unusable  # nothing that a CPU needs
 
     if why_unusable():
-        return "sm_90a"
+        return _assumed()
     return driver().device(driver().current()).arch
+
+
+def _assumed() -> str:
+    return next(chip.name for chip in CHIPS if chip.backend == "cuda" and chip.assumed)
 
 
 def _emulated(wanted: Target) -> str:
@@ -107,7 +111,7 @@ def _emulated(wanted: Target) -> str:
     return (
         str(replace(wanted, mode="emulate", backend="none"))
         if wanted.backend != "cuda"
-        else "emulate:sm_90a"
+        else f"emulate:{_assumed()}"
     )
 
 

@@ -109,6 +109,10 @@ _PRODUCTS = {
 }
 
 
+_ASSUMED = "sm_90a"
+"""What `cuda` means where there is no device: an H100 or H200."""
+
+
 def _chip(
     name: str,
     family: str,
@@ -135,6 +139,7 @@ def _chip(
         cores=cores,
         alignments={Memory.BARRIER: MBARRIER_BYTES, Memory.CLUSTER_BARRIER: MBARRIER_BYTES},
         fp32_gemm="tf32",
+        assumed=name == _ASSUMED,
     )
 
 
