@@ -78,7 +78,7 @@ def test_columns_are_not_limited_where_there_is_no_chip():
 
 
 @pytest.mark.parametrize(
-    ("rows", "legal"), [(1, True), (64, True), (128, True), (129, False), (256, False)]
+    ("rows", "legal"), [(1, True), (64, True), (128, True), (129, False), (192, False), (256, True)]
 )
 def test_rows_of_tensor_memory(rows, legal):
     refused = found(accumulator(64, rows=rows), "emulate:sm_100a", "shape")
@@ -95,9 +95,28 @@ def test_leading_axes_lie_along_the_columns():
     assert row(kernel, "emulate:sm_100a", "tmem").asked == 192
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32"])
-def test_an_accumulators_element_takes_a_whole_cell(dtype):
-    assert part(accumulator(128, dtype), "emulate:sm_100a").rows[0].asked == 128
+@pytest.mark.parametrize(("dtype", "total"), [("float16", "float16"), ("int8", "int32")])
+def test_an_accumulators_element_takes_a_whole_cell(dtype, total):
+    @T.prim_func
+    def kernel():
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((128, 64), dtype), T.alloc_shared((64, 96), dtype)
+            c = T.alloc_tmem((128, 96), total)
+            T.gemm(a, b, c)
+
+    assert row(kernel, "emulate:sm_100a", "c").asked == 96
+
+
+@pytest.mark.parametrize(
+    ("dtype", "asked"), [("float16", 64), ("bfloat16", 64), ("int8", 32), ("float32", 128)]
+)
+def test_other_elements_share_cells(dtype, asked):
+    assert part(accumulator(128, dtype), "emulate:sm_100a").rows[0].asked == asked
+
+
+@pytest.mark.parametrize(("rows", "asked"), [(128, 48), (256, 96), (512, 192)])
+def test_more_than_128_rows_lie_further_along_the_columns(rows, asked):
+    assert part(accumulator(48, rows=rows), "emulate:sm_100a").rows[0].asked == asked
 
 
 def test_operand_a_lies_packed():

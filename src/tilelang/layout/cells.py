@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from tilelang.layout.spread import Digit, Spread
 
 CELL_BITS = 32
+ROWS = 128
+"""The lanes, so the rows of a matrix that lie in lanes of their own."""
+
 LANES_OF_WARP = 32
 WARPGROUP = 128
 GROUP_BITS = 128
@@ -37,8 +40,8 @@ class Lanes(enum.Enum):
 class Cells:
     """A matrix of `columns` elements of `bits` bits in each row, in Tensor Memory.
 
-    `batches` such matrices lie one after the other along the columns. `packed` elements share a
-    cell; others have one each.
+    `batches` such matrices lie one after the other along the columns, and so do the `bands` of 128
+    rows of a matrix that has more. `packed` elements share a cell; others have one each.
     """
 
     lanes: Lanes
@@ -46,11 +49,12 @@ class Cells:
     bits: int
     batches: int = 1
     packed: bool = False
+    bands: int = 1
 
     @property
     def rows(self) -> int:
-        """The rows of the matrix."""
-        return 128 if self.lanes is Lanes.FULL else 64
+        """The rows of a band."""
+        return ROWS if self.lanes is Lanes.FULL else 64
 
     @property
     def per(self) -> int:
@@ -69,7 +73,7 @@ class Cells:
 
     @property
     def step(self) -> int:
-        """Cells from one matrix to the next."""
+        """Cells from one band to the next."""
         wide = -(-self.columns // self.in_cell)
         return wide // 2 if self.lanes is Lanes.FOLDED else wide
 
@@ -78,9 +82,9 @@ class Cells:
         """Columns that a load or store takes together at least."""
         return 8 * self.per if self.lanes is Lanes.HALF else self.per
 
-    def key(self) -> tuple[str, int, int, int, bool]:
+    def key(self) -> tuple[str, int, int, int, bool, int]:
         """The facts, as an annotation keeps them; `from_key` reads them."""
-        return (self.lanes.name, self.columns, self.bits, self.batches, self.packed)
+        return (self.lanes.name, self.columns, self.bits, self.batches, self.packed, self.bands)
 
     def parts(self, columns: int, threads: int) -> int:
         """How many warpgroups share the columns of a copy; the others do the same as these."""
@@ -91,10 +95,11 @@ class Cells:
         return 1
 
     def spread(self, shape: tuple[int, ...], threads: int) -> Spread:
-        """The layout in registers of a copy of `shape`: matrices of all rows, and some columns."""
+        """The layout in registers of a copy of `shape`: whole bands, and some columns."""
         row, column = len(shape) - 2, len(shape) - 1
         columns, per = shape[-1], self.per
         outer = [Digit(axis, n, 1) for axis, n in enumerate(shape[:-2])]
+        outer.append(Digit(row, shape[row] // self.rows, self.rows))
         parts = self.parts(columns, threads)
         own = columns // parts
         if self.lanes is Lanes.HALF:
@@ -145,7 +150,7 @@ class Cells:
         return words * (self.per if self.halves else 1)
 
 
-def from_key(key: tuple[str, int, int, int, bool]) -> Cells:
+def from_key(key: tuple[str, int, int, int, bool, int]) -> Cells:
     """The cells that have this key."""
-    lanes, columns, bits, batches, packed = key
-    return Cells(Lanes[lanes], columns, bits, batches, packed)
+    lanes, columns, bits, batches, packed, bands = key
+    return Cells(Lanes[lanes], columns, bits, batches, packed, bands)

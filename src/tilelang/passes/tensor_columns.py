@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tilelang.ir.expr import int_value
 from tilelang.ir.tile import Alloc, Block, For, Free, If, Parallel, Pipelined, Stmt, While
-from tilelang.layout.cells import CELL_BITS
+from tilelang.layout.cells import CELL_BITS, ROWS
 from tilelang.passes.lower_parallel import blocks
 
 BEGINS = (4, 32)
@@ -21,21 +21,22 @@ BEGINS = (4, 32)
 scales write four columns at once, and 32 are what an allocation of its own begins at.
 """
 
-VIEWED = "v"
-"""The letter of a buffer that has a view of elements of another size."""
 
-
-def columns_asked(elements: int, rows: int, bits: int, roles: str) -> int:
-    """The columns for `elements` of `bits` bits in `rows` rows.
-
-    An accumulator's element takes a whole 32-bit cell, 16-bit ones too (PTX ISA: tcgen05.ld and st
-    pack and unpack them with .pack::16b and .unpack::16b); only operand A of products lies packed.
-    So does a buffer that has a view of elements of another size. `roles` are the letters of the
-    operands of products that the buffer is, and VIEWED.
+def columns_asked(elements: int, rows: int, bits: int, *, packed: bool) -> int:
+    """The columns for `elements` of `bits` bits in `rows` rows, of which bands of 128 lie one after
+    the other. Elements that are not `packed` take a whole 32-bit cell each.
     """
-    packed = ("a" in roles or VIEWED in roles) and "c" not in roles
     cell = bits if packed else max(bits, CELL_BITS)
-    return -(-(elements // rows) * cell // CELL_BITS) if rows else 0
+    return -(-(elements // min(rows, ROWS)) * cell // CELL_BITS) if rows else 0
+
+
+def is_packed(roles: str, *, mixed: bool) -> bool:
+    """Whether elements of less than 32 bits share cells. Those of a result of products do not (PTX
+    ISA: tcgen05.ld and st pack and unpack them with .pack::16b and .unpack::16b), unless it has a
+    view of elements of another size. `roles` are the letters of the operands of products that a
+    buffer is.
+    """
+    return mixed or "c" not in roles
 
 
 @dataclass(frozen=True)

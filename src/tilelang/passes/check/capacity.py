@@ -159,13 +159,15 @@ def _staged(program: Program, total: Total, limit: int) -> Diagnostic:
 
 
 def tensor_memory_shapes(program: Program) -> Iterator[Diagnostic]:
-    """Buffers in Tensor Memory have at most 128 rows of 32-bit cells; rounding is reported."""
+    """Buffers in Tensor Memory have rows of 32-bit cells, of more than 128 whole bands; rounding is
+    reported.
+    """
     for alloc in program.allocs.values():
         if program.declared(alloc.buffer) is not Memory.TMEM:
             continue
         rows = int_value(alloc.buffer.shape[-2]) if alloc.buffer.rank > 1 else 1
         bits = alloc.buffer.dtype.bits * alloc.buffer.dtype.lanes
-        if rows is not None and rows > LANES:
+        if rows is not None and rows > LANES and rows % LANES:
             yield _too_many_rows(program, alloc, rows)
         if bits > CELL_BITS:
             yield Diagnostic(
@@ -212,7 +214,8 @@ def _too_many_rows(program: Program, alloc: Alloc, rows: int) -> Diagnostic:
         f"{alloc.buffer.name} has {rows} rows, Tensor Memory has {LANES}",
         alloc.loc,
         label=program.allocated(alloc.buffer),
-        expected=f"at most {LANES} in the second to last axis; further axes lie along the columns",
+        expected=f"at most {LANES} in the second to last axis, or a multiple of {LANES}: then each"
+        f" {LANES} rows lie along the columns, as further axes do",
         got=shape_text(alloc.buffer),
         help=f"split the rows: shape {split}" if split else "split the rows over another axis",
     )

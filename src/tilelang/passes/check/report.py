@@ -37,7 +37,7 @@ from tilelang.passes.check.program import (
 )
 from tilelang.passes.check.walk import DEFAULT_THREADS
 from tilelang.passes.lower_copies import view_roots
-from tilelang.passes.tensor_columns import VIEWED, Columns, Order, columns_asked, order_of
+from tilelang.passes.tensor_columns import Columns, Order, columns_asked, is_packed, order_of
 from tilelang.scopes import Memory, Unit, facts, is_static
 
 CELL_BITS = 32
@@ -326,7 +326,8 @@ def columns(program: Program, buffer: Buffer) -> int | None:
     mixed = any(
         program.root(b).name == buffer.name and b.dtype.bits != buffer.dtype.bits for b in views
     )
-    return columns_asked(count, lanes, bits, program.gemm_roles(buffer) + VIEWED * mixed)
+    packed = is_packed(program.gemm_roles(buffer), mixed=mixed)
+    return columns_asked(count, lanes, bits, packed=packed)
 
 
 def allocations(program: Program, launch: Launch) -> Order:

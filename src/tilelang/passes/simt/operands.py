@@ -80,7 +80,7 @@ def operand(region: Region, t: Threads, *, turned: bool) -> Operand | str:
         return found
     if turned and region.dtype.bits == 32:
         return f"32-bit elements of {region.buffer.name} lie along M or N"
-    why = next(_origin_faults(region, found, _strides(t), turned=turned), None)
+    why = next(_origin_faults(region, found, strides(t), turned=turned), None)
     return why or Operand(region, found, turned)
 
 
@@ -101,7 +101,7 @@ def _placement(region: Region, t: Threads) -> Placement | str:
     return found
 
 
-def _strides(t: Threads) -> Ranges:
+def strides(t: Threads) -> Ranges:
     """What is known of the variables of loops that go on by more than 1."""
     out: dict[Var, Interval] = {}
     for s in statements(t.launch.body):

@@ -67,7 +67,9 @@ WIDEST = 256
 
 @dataclass(frozen=True)
 class Product:
-    """A product by instructions of `kind`, `n` columns of the result each."""
+    """A product by instructions of `kind`, `n` columns of the result each, for each of `bands` of
+    rows.
+    """
 
     stmt: AsyncGemm
     kind: str
@@ -80,6 +82,7 @@ class Product:
     c: Tensor
     a: Operand | Tensor
     b: Operand
+    bands: int
 
     @property
     def deep(self) -> int:
@@ -113,9 +116,10 @@ def product(stmt: AsyncGemm, t: Threads) -> Product:
     m, columns = (static_extents(c) or (0, 0))[-2:]
     k = (static_extents(b) or (0, 0))[-1 if stmt.transpose_b else -2]
     deep = DEPTH_BITS // b.dtype.bits
-    if m != total.cells.rows or k % deep or not k:
+    rows = total.cells.rows
+    if m % rows or not m or k % deep or not k:
         raise _no_instruction(
-            stmt, f"{m} x {columns} x {k}", f"{total.cells.rows} rows, K a multiple of {deep}"
+            stmt, f"{m} x {columns} x {k}", f"{rows} rows, K a multiple of {deep}"
         )
     n = _width(columns, total.cells, kind) if not stmt.two_cta else _width_of_pair(columns)
     if n is None:
@@ -127,7 +131,8 @@ def product(stmt: AsyncGemm, t: Threads) -> Product:
     lower = _tensor_operand(stmt, t) if a.buffer.name in t.tensors else None
     upper = lower or shared_operand(stmt, a, t, turned=stmt.transpose_a)
     lies = shared_operand(stmt, b, t, turned=not stmt.transpose_b)
-    return Product(stmt, kind, left, right, blocks * m, n, columns, k, total, upper, lies)
+    word = (blocks * rows, n)
+    return Product(stmt, kind, left, right, *word, columns, k, total, upper, lies, m // rows)
 
 
 def is_pair(body: Block) -> bool:
@@ -190,15 +195,11 @@ def shared_operand(stmt: Stmt, region: Region, t: Threads, *, turned: bool) -> O
 
 def _tensor_operand(stmt: AsyncGemm, t: Threads) -> Tensor:
     """A in Tensor Memory: its rows lie in lanes, its elements packed along the columns."""
-    found = t.tensors[stmt.a.buffer.name]
-    rows = (static_extents(stmt.a) or (0, 0))[-2]
-    if stmt.transpose_a or rows != found.cells.rows or found.cells.rows != _rows(stmt, t):
+    found, total = (t.tensors[r.buffer.name] for r in (stmt.a, stmt.c))
+    rows, wanted = ((static_extents(r) or (0, 0))[-2] for r in (stmt.a, stmt.c))
+    if stmt.transpose_a or rows != wanted or found.cells.rows != total.cells.rows:
         raise _no_instruction(stmt, f"A is {rows} rows in Tensor Memory", "the rows of the result")
     return found
-
-
-def _rows(stmt: AsyncGemm, t: Threads) -> int:
-    return t.tensors[stmt.c.buffer.name].cells.rows
 
 
 def _legal(kind: str, cells: Cells) -> tuple[int, ...]:
@@ -303,6 +304,11 @@ def address(tensor: Tensor, region: Region) -> Expr:
     batch: Expr = const(0)
     for low, extent in zip(region.mins[:-2], region.buffer.shape[:-2], strict=True):
         batch = plus(times(batch, extent), low)
+    if cells.bands > 1:
+        band = Binary(BinaryOp.FLOORDIV, region.mins[-2], const(cells.rows))
+        known = int_value(region.mins[-2])
+        band = band if known is None else const(known // cells.rows)
+        batch = plus(times(batch, cells.bands), band)
     column = region.mins[-1]
     if cells.in_cell > 1:
         column = Binary(BinaryOp.FLOORDIV, column, Const(cells.in_cell, column.dtype))
@@ -337,8 +343,8 @@ class _Writer:
         return (*out, If(first, tuple(self.steps()), loc=self.loc))
 
     def steps(self) -> Iterator[Stmt]:
-        """Descriptors, one instruction for each step along K and each part of N, and the arrival
-        when they are complete.
+        """Descriptors, one instruction for each step along K, each band of rows and each part of N,
+        and the arrival when they are complete.
         """
         job, stmt = self.job, self.stmt
         word = self.t.names.var("word", U32)
@@ -352,22 +358,26 @@ class _Writer:
             ("trans_b", job.b.turned),
         )
         yield Issue("tcgen05.instruction", (), (), results=(word,), imm=imm, loc=self.loc)
-        a_first = None
-        if isinstance(job.a, Operand):
-            a_first = self.t.names.var("matrix", U64)
-            yield descriptor(job.a, 0, a_first)
+        lefts: list[Var] = []
+        for band in range(job.bands if isinstance(job.a, Operand) else 0):
+            assert isinstance(job.a, Operand)
+            lefts.append(self.t.names.var("matrix", U64))
+            yield descriptor(job.a, band * job.c.cells.rows, lefts[-1])
         for part in range(job.columns // job.n):
             b_first = self.t.names.var("matrix", U64)
             yield descriptor(job.b, part * job.n, b_first)
-            for step in range(job.k // job.deep):
-                yield self.instruction(part, step, (a_first, b_first, word))
+            for band in range(job.bands):
+                a_first = lefts[band] if lefts else None
+                for step in range(job.k // job.deep):
+                    yield self.instruction((band, part, step), (a_first, b_first, word))
         if stmt.barrier is not None:
             pair = stmt.two_cta
             yield commit(stmt.barrier, stmt, "cta2" * pair, self.t if pair else None)
 
-    def instruction(self, part: int, step: int, words: tuple[Var | None, Var, Var]) -> Stmt:
-        """One instruction."""
+    def instruction(self, at: tuple[int, int, int], words: tuple[Var | None, Var, Var]) -> Stmt:
+        """The instruction for a band of rows, a part of N and a step along K."""
         job, stmt = self.job, self.stmt
+        band, part, step = at
         a_first, b_first, word = words
         scale: Expr = Const(True, BOOL)
         if step == 0:
@@ -377,15 +387,12 @@ class _Writer:
         if isinstance(job.a, Operand) and a_first is not None:
             a = further(a_first, job.a.moved(step * job.deep))
         else:
-            a = moved(address(self.tensor(job.a), stmt.a), step * DEPTH_BITS // 32)
+            assert isinstance(job.a, Tensor)
+            deep = band * job.a.cells.step + step * DEPTH_BITS // 32
+            a = moved(address(job.a, stmt.a), deep)
         b = further(b_first, job.b.moved(step * job.deep))
-        c = moved(address(job.c, stmt.c), part * job.n)
+        c = moved(address(job.c, stmt.c), band * job.c.cells.step + part * job.n)
         return Issue(job.row, (), (c, a, b, word, scale), loc=self.loc)
-
-    def tensor(self, a: Operand | Tensor) -> Tensor:
-        """A in Tensor Memory."""
-        assert isinstance(a, Tensor)
-        return a
 
 
 def descriptor(x: Operand, low: int, result: Var) -> Stmt:

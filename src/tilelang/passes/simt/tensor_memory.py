@@ -15,10 +15,12 @@ from typing import cast
 
 from tilelang.dtypes import DType
 from tilelang.errors import Loc, TileError, error
+from tilelang.ir.affine import bounds
 from tilelang.ir.expr import Binary, BinaryOp, Buffer, Load, Region, Var, const
 from tilelang.ir.scales import PairScaledGemm, ScaleCopy
 from tilelang.ir.special import GemmBlockScaled
 from tilelang.ir.sync import AsyncGemm, AsyncUnit, MmaArrive
+from tilelang.ir.text import print_expr
 from tilelang.ir.tile import (
     Alloc,
     Annotate,
@@ -37,7 +39,7 @@ from tilelang.ir.tile import (
     View,
 )
 from tilelang.isa.target import Capability, Target
-from tilelang.layout.cells import Cells, Lanes, from_key
+from tilelang.layout.cells import ROWS, Cells, Lanes, from_key
 from tilelang.passes.build import (
     Names,
     compare,
@@ -68,7 +70,7 @@ from tilelang.passes.simt.launch import (
     noted,
     refused,
 )
-from tilelang.passes.simt.operands import staged_product
+from tilelang.passes.simt.operands import staged_product, strides
 from tilelang.passes.simt.scaled_products import scale_columns, scaled_product, settled
 from tilelang.passes.simt.small_floats import pack_operands
 from tilelang.passes.simt.tcgen05 import awaited, is_pair, moved
@@ -77,7 +79,6 @@ from tilelang.passes.tensor_columns import Allocation, Columns, order_of
 from tilelang.scopes import Memory
 
 U32, U64, I32 = DType("uint32"), DType("uint64"), DType("int32")
-LANES = 128
 _CLUSTER = ("barrier.cluster.arrive", "barrier.cluster.wait")
 
 
@@ -220,7 +221,7 @@ class _Planner:
     def scales_of(self, stmt: GemmBlockScaled) -> Buffer:
         """The Tensor Memory for the scales of a product."""
         columns = sum(scale_columns(stmt))
-        made = self.t.names.buffer("scales", U32, (LANES, columns), "shared.tmem")
+        made = self.t.names.buffer("scales", U32, (ROWS, columns), "shared.tmem")
         self.scales[id(stmt)] = made
         return made
 
@@ -240,6 +241,9 @@ class _Planner:
         for s in statements(body):
             if isinstance(s, (Gemm, AsyncGemm, GemmBlockScaled)) and s.c.buffer.name in names:
                 self.refuse_type(s)
+                for region in (s.a, s.c):
+                    if region.buffer.name in names and not begins_a_band(region, self.t):
+                        raise _inside_a_band(s, region)
                 two = isinstance(s, PairScaledGemm) or (isinstance(s, AsyncGemm) and s.two_cta)
                 if self.pair and not two:
                     raise _of_one_block(s, "a product")
@@ -576,11 +580,29 @@ def _of_one_block(stmt: Stmt, what: str) -> TileError:
     )
 
 
+def begins_a_band(region: Region, t: Threads) -> bool:
+    """Whether the first row of a part of Tensor Memory lies in the first lane."""
+    return bounds(region.mins[-2], strides(t)).divisible_by(ROWS)
+
+
+def _inside_a_band(stmt: Stmt, region: Region) -> TileError:
+    return error(
+        "target",
+        f"a product with rows of {region.buffer.name} that begin in the middle of the lanes",
+        stmt.loc,
+        expected=f"rows that begin at a multiple of {ROWS}: a row is a lane",
+        got=f"rows from {print_expr(region.mins[-2])} on",
+        help="begin at a multiple of it, or use several buffers",
+    )
+
+
 def copy_fault(region: Region, cells: Cells, t: Threads) -> str | None:
     """Why the threads cannot copy a part of Tensor Memory."""
     extents = static_extents(region) or (0, 0)
-    if extents[-2] != cells.rows:
-        return f"{extents[-2]} of its {cells.rows} rows are copied"
+    if extents[-2] % cells.rows:
+        return f"{extents[-2]} of its {cells.bands * cells.rows} rows are copied"
+    if not begins_a_band(region, t):
+        return f"rows from {print_expr(region.mins[-2])} on begin in the middle of the lanes"
     if cells.lanes is Lanes.FOLDED and extents[-1] != cells.columns:
         return f"{extents[-1]} of its {cells.columns} columns are copied"
     if extents[-1] % cells.group:
@@ -595,7 +617,8 @@ def _no_copy(region: Region, why: str) -> TileError:
         "target",
         f"a copy of {region.buffer.name} in Tensor Memory cannot be made: {why}",
         region.loc,
-        expected="all 128 (or 64) rows, by at least 128 threads: each warp reaches 32 lanes",
+        expected="all 128 (or 64) rows, or whole bands of 128, by at least 128 threads: each warp"
+        " reaches 32 lanes",
         got=f"{tuple(static_extents(region) or ())} of {region.buffer.name}",
         help="copy all rows into a fragment and use a part of that",
     )

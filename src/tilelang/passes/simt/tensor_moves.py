@@ -6,6 +6,7 @@ What enters: a `TensorLoad` or `TensorStore`, and the register array of its frag
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from tilelang.dtypes import DType
@@ -15,7 +16,7 @@ from tilelang.layout.cells import LANES_OF_WARP, WARPGROUP, Cells, Lanes
 from tilelang.layout.spread import Spread
 from tilelang.passes.build import as_type, compare, plus, static_extents, times
 from tilelang.passes.issue import LANES_READ, LANES_WRITTEN, Issue, Span, TensorLoad, TensorStore
-from tilelang.passes.simt.launch import Threads, refused
+from tilelang.passes.simt.launch import Threads, refused, static_shape
 from tilelang.passes.simt.tcgen05 import address, moved
 
 U32 = DType("uint32")
@@ -73,27 +74,43 @@ def _segments(
     """The registers of each instruction, and the cells before those that it moves."""
     extents = static_extents(region) or (0, 0)
     columns = extents[-1]
-    batches = 1
-    for n in extents[:-2]:
-        batches *= n
     parts = cells.parts(columns, t.count)
     own = columns // parts // cells.in_cell
     share: Expr = times(t.digit(WARPGROUP, parts), own) if parts > 1 else const(0)
     segments = cells.segments(columns, t.count)
     each = sum(size for _, size in segments)
-    for batch in range(batches):
+    for number, matrix in enumerate(_matrices(region, cells)):
         for first, size in segments:
-            at = (batch * each + first) * cells.per
-            before = batch * cells.step + cells.cells_before(first)
+            at = (number * each + first) * cells.per
+            before = matrix * cells.step + cells.cells_before(first)
             yield Span(registers, const(at), size * cells.per), plus(share, before)
 
 
+def _matrices(region: Region, cells: Cells) -> Iterator[int]:
+    """The bands of a part, by their numbers from its first one on."""
+    extents, shape = static_extents(region) or (0, 0), static_shape(region.buffer) or (0, 0)
+    counts = (*extents[:-2], extents[-2] // cells.rows)
+    for place in itertools.product(*(range(n) for n in counts)):
+        number = 0
+        for k, n in zip(place, (*shape[:-2], cells.bands), strict=True):
+            number = number * n + k
+        yield number
+
+
 def _mark(region: Region, cells: Cells, t: Threads, *, load: bool) -> Stmt:
-    """What a thread moves: its row, or the rows of its warp."""
-    mins, extents = list(region.mins), list(region.extents)
+    """What a thread moves: its row of each band, or the rows of its warp."""
     if cells.lanes is Lanes.HALF:
-        mins[-2], extents[-2] = times(t.digit(32, 4), 16), const(16)
+        row, count = times(t.digit(32, 4), 16), 16
     else:
-        mins[-2], extents[-2] = t.digit(1, cells.rows), const(1)
-    part = Region(region.buffer, tuple(mins), tuple(extents), loc=region.loc)
-    return Issue(LANES_READ, (), (part,)) if load else Issue(LANES_WRITTEN, (part,), ())
+        row, count = t.digit(1, cells.rows), 1
+    lead, low, wide = region.mins[:-2], region.mins[-2], region.extents
+    parts = tuple(
+        Region(
+            region.buffer,
+            (*lead, plus(plus(row, low), band), region.mins[-1]),
+            (*wide[:-2], const(count), wide[-1]),
+            loc=region.loc,
+        )
+        for band in range(0, (static_extents(region) or (0, 0))[-2], cells.rows)
+    )
+    return Issue(LANES_READ, (), parts) if load else Issue(LANES_WRITTEN, parts, ())

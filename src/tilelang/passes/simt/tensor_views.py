@@ -2,8 +2,9 @@
 
 What enters: an allocation, and the body that uses it. What leaves: the columns that it asks for,
 and the `Cells` of the buffer and of each view of it. Rows are lanes, so a view keeps the rows and
-the bytes of each. Where a view has elements of another size, those of less than a cell share cells,
-as the bytes of a row lie one after the other.
+the bytes of each; of more than 128 rows, each 128 are a matrix of their own. Where a view has
+elements of another size, those of less than a cell share cells, as the bytes of a row lie one after
+the other.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from tilelang.errors import TileError, error
 from tilelang.ir.expr import Buffer, int_value
 from tilelang.ir.sync import AsyncGemm
 from tilelang.ir.tile import Alloc, Block, Gemm, Stmt, View
-from tilelang.layout.cells import CELL_BITS, Cells, Lanes
+from tilelang.layout.cells import CELL_BITS, ROWS, Cells, Lanes
 from tilelang.passes.lower_parallel import statements
 from tilelang.passes.simt.launch import refused, static_shape
-from tilelang.passes.tensor_columns import VIEWED, columns_asked
+from tilelang.passes.tensor_columns import columns_asked, is_packed
 
 Lies = dict[str, Cells | None]
 
@@ -45,12 +46,12 @@ def placed_cells(
     small = any(b.dtype.bits < CELL_BITS for b in members)
     if "c" in roles and small and ("a" in roles or mixed):
         _check_result(members, body, last)
-    asked = columns_asked(math.prod(shape), shape[-2], root.dtype.bits, roles + VIEWED * mixed)
+    shared = is_packed(roles, mixed=mixed)
+    asked = columns_asked(math.prod(shape), shape[-2], root.dtype.bits, packed=shared)
     few = Lanes.HALF if shape[-2] != 64 else _few_rows(roles, last, pair=pair)
     cells: Lies = {}
     for b in members:
-        packed = b.dtype.bits < CELL_BITS and (mixed or "c" not in roles)
-        cells[b.name] = _cells(b, few, packed=packed)
+        cells[b.name] = _cells(b, few, packed=shared and b.dtype.bits < CELL_BITS)
     return asked, cells
 
 
@@ -71,10 +72,12 @@ def _few_rows(roles: str, last: Stmt | None, *, pair: bool) -> Lanes:
 
 def _cells(buffer: Buffer, few: Lanes, *, packed: bool) -> Cells | None:
     shape = static_shape(buffer) or (0, 0)
-    lanes = {128: Lanes.FULL, 64: few}.get(shape[-2])
-    if lanes is None:
+    rows, columns = shape[-2:]
+    if not rows or (rows % ROWS and rows != 64):
         return None
-    return Cells(lanes, shape[-1], buffer.dtype.bits, math.prod(shape[:-2]), packed)
+    lanes = few if rows == 64 else Lanes.FULL
+    bands = max(rows // ROWS, 1)
+    return Cells(lanes, columns, buffer.dtype.bits, math.prod(shape[:-2]), packed, bands)
 
 
 def _roles(names: set[str], body: Block) -> tuple[str, Stmt | None]:
@@ -118,10 +121,12 @@ def _check_view(view: View, root: Buffer) -> None:
 
 
 def _row(buffer: Buffer) -> tuple[int | None, int | None]:
-    """The rows of a matrix, and the bits of one."""
-    columns = int_value(buffer.shape[-1])
+    """The rows of a matrix, or of each of its bands, and the bits of one."""
+    rows, columns = (int_value(n) for n in buffer.shape[-2:])
     bits = DType(buffer.dtype).bits
-    return int_value(buffer.shape[-2]), None if columns is None else columns * bits
+    if rows is not None and rows % ROWS == 0:
+        rows = ROWS
+    return rows, None if columns is None else columns * bits
 
 
 def _no_view(view: View, root: Buffer) -> TileError:
