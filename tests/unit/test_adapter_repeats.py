@@ -203,3 +203,101 @@ def test_sort32_makes_pairs_of_eight_bytes(dtype, n):
     order = np.argsort(-a.reshape(-1, 32), 1) + 32 * np.arange(n // 32)[:, None]
     np.testing.assert_array_equal(out[::words], a[order.ravel()])
     np.testing.assert_array_equal(out.view("u4")[1::2], places[order.ravel()])
+
+
+# ---- Masks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("repeats", "mask", "stride"), [(1, 24, 8), (3, 64, 8), (5, 9, 2), (4, 16, 3)]
+)
+def test_a_sum_of_the_first_elements_of_repeats(dtype, repeats, mask, stride):
+    pitch = stride * 32 // np.dtype(dtype).itemsize
+    if mask > pitch and repeats > 1:
+        mask = pitch
+    a = random((repeats, pitch), dtype)
+    made = run(T.tile.reduce_sum_mask_experiment, [a], (8,), dtype, mask, repeats, stride)
+    assert made[0] == a[:, :mask].sum()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("mask", [0, 0xFF, 0xFFFF00FF, (1 << 64) - 1, 0x00FF00000000FF00])
+@pytest.mark.parametrize(("repeats", "stride"), [(1, 8), (3, 8), (2, 9)])
+def test_a_fill_of_the_elements_that_a_mask_names(dtype, mask, repeats, stride):
+    a = random((repeats, stride * 8), dtype)
+
+    def op(dst, src):
+        T.copy(src, dst)
+        T.tile.fill_experiment(dst, 77, [mask], repeats, 1, stride)
+
+    wanted = a.copy()
+    for lane in range(64):
+        if mask >> lane & 1:
+            wanted[:, lane] = 77
+    np.testing.assert_array_equal(run(op, [a], a.shape, dtype), wanted)
+
+
+@pytest.mark.parametrize(("by_count", "count"), [(True, 96), (True, 40), (False, 64)])
+def test_elements_that_bits_name_packed(by_count, count):
+    a = random((128,), "float32")
+    bits = np.random.default_rng(3).integers(0, 1 << 32, 8, dtype=np.uint32)
+    op = T.tile.gathermask_experiment
+    mask = count if by_count else 0
+    made = run(op, [a, bits], (128,), "float32", by_count, mask, [1, 1, 8, 1], 0)
+    named = [k for k in range(count) if bits[k // 32] >> (k % 32) & 1]
+    np.testing.assert_array_equal(made[: len(named)], a[named])
+
+
+@pytest.mark.parametrize(
+    ("op", "rest", "dtype", "words"),
+    [
+        (T.tile.reduce_sum_mask_experiment, (64, 2, 1), "float32", "64 elements begin 8 apart"),
+        (lambda d, s: T.tile.fill_experiment(d, 1, [255], 1, 1, 8), (), "float16", "of float16"),
+        (lambda d, s: T.tile.fill_experiment(d, 1, [255], 1, 2, 8), (), "float32", "blocks 2"),
+        (
+            lambda d, s: T.tile.fill_experiment(d, 1, [6], 1, 1, 8),
+            (),
+            "float32",
+            "0x6 names .* 1 on",
+        ),
+        (
+            lambda d, s: T.tile.gathermask_experiment(d, s, s, True, 8, [1, 2, 8, 1], 0),
+            (),
+            "float32",
+            "in 2 repeats",
+        ),
+    ],
+)
+def test_masks_that_are_not_built_are_refused(op, rest, dtype, words):
+    with pytest.raises(TileError, match=words):
+        run(op, [random((128,), dtype)], (128,), dtype, *rest)
+
+
+# ---- Sums of products of halves ------------------------------------------------------------------
+
+
+def test_products_of_halves_are_added_to_floats_without_rounding():
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal((8, 64)).astype(np.float16) for _ in range(2))
+    exact = a.astype("f4") * b.astype("f4")
+
+    def products(dst, x, y):
+        T.tile.fill(dst, 0.5)
+        T.tile.mul_add_dst(dst, x, y)
+
+    def scaled(dst, x):
+        T.tile.fill(dst, 0.5)
+        T.tile.axpy(dst, x, 0.1)  # the scalar is of the source's type
+
+    half = np.float32(0.5)
+    np.testing.assert_array_equal(run(products, [a, b], (8, 64), "float32"), half + exact)
+    by = np.float32(np.float16(0.1))
+    np.testing.assert_array_equal(run(scaled, [a], (8, 64), "float32"), half + by * a.astype("f4"))
+
+
+def test_other_types_beside_each_other_are_refused():
+    a = random((8, 64), "float32")
+    for op in (lambda d, x: T.tile.axpy(d, x, 1.0), lambda d, x: T.tile.mul_add_dst(d, x, x)):
+        with pytest.raises(TileError, match=r"source 0 of T.tile.* is float32, its destination"):
+            run(op, [a], (8, 64), "float16")

@@ -234,3 +234,11 @@ def test_nests_convert_in_steps_that_lose_nothing(src, dst, steps, n):
     c = np.zeros(n, dst)
     tilelang.compile(kernel, target="auto", pass_configs=AUTO)(a, c)
     np.testing.assert_array_equal(c, a.astype(dst))
+
+
+@pytest.mark.parametrize("reduce", [T.reduce_sum, T.reduce_max, T.reduce_min])
+@pytest.mark.parametrize("dtype", ["int32", "int16", "bfloat16", "int8", "uint32"])
+def test_reductions_of_types_that_the_vector_units_do_not_reduce_are_refused(reduce, dtype):
+    with pytest.raises(TileError, match=rf"T.reduce_\w+ of {dtype}") as refused:
+        of_tiles(64, dtype, lambda c, a, b: reduce(a, c[:1], dim=-1))
+    assert "float16, float32 (AscendC Reduce" in refused.value.diagnostics[0].expected

@@ -194,7 +194,7 @@ MODES: dict[str, str] = {
     "hf32": "products of float32 round their operands to 11 bits of mantissa first",
     "mmad_direction": "the order in which a product walks its blocks; never changes the result",
     "copy_pad_value": "the bits that a copy with `padded` writes behind each row",
-    "deq_scale": "the factor by which a drained int32 accumulator is multiplied",
+    "deq_scale": "the half by which vector conversions of int32 to float16 multiply",
 }
 
 
@@ -302,6 +302,8 @@ class VectorFn:
 
 
 _HALF = ("float16", "float32")
+REDUCED = _HALF
+"""What the vector units reduce (AscendC ReduceMax, ReduceMin, WholeReduceSum on A2 and A3)."""
 _SIGNED = ("int16", "float16", "int32", "float32")
 _INTEGERS = ("int16", "uint16", "int32", "uint32")
 _WORDS = ("int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32")

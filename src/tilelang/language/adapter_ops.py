@@ -279,6 +279,14 @@ def _reduce(
     dst = _result(tile_of(tiles[1], f"the result of T.{name}"), src, axis, name)
     if src.dtype != dst.dtype:
         raise _bad("dtype", f"T.{name} of {src.dtype} into {dst.dtype}", expected=str(src.dtype))
+    if src.dtype.name not in ascend.REDUCED:
+        raise _bad(
+            "dtype",
+            f"T.{name} of {src.dtype}",
+            expected=f"{', '.join(ascend.REDUCED)} (AscendC Reduce{op.value.title()} on A2, A3)",
+            got=str(src.dtype),
+            help="convert the tile with T.tile.cast first",
+        )
     builder.emit(tile.Reduce(op, src, dst, axis, clear=start, loc=here()))
 
 

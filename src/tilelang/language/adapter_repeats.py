@@ -8,6 +8,7 @@ refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +24,10 @@ from tilelang.language.adapter_tile import (
     elements,
     elements_of,
     emit,
+    fill,
     first,
     flattened,
+    gather_mask,
     tile_of,
 )
 from tilelang.language.alloc import alloc_ub
@@ -281,6 +284,110 @@ def reduce_sum_experiment(dst: Any, src: Any, count: Any) -> None:
     _sums(what, d, first(s, many, what), (1, many, many))
 
 
+def reduce_sum_mask_experiment(
+    dst: Any, src: Any, mask: Any, repeatTime: Any, srcRepStride: Any
+) -> None:
+    """The sum of the first `mask` elements of each of `repeatTime` repeats of `src`, which begin
+    `srcRepStride` blocks of 32 bytes apart, into the first element of `dst`.
+    """
+    what = "T.tile.reduce_sum_mask_experiment"
+    d, s = tile_of(dst, f"the destination of {what}"), tile_of(src, f"the source of {what}")
+    if s.dtype != d.dtype:
+        raise _bad("dtype", f"{what} of {s.dtype} into {d.dtype}", expected=str(d.dtype))
+    many = known(repeatTime, f"the repeats of {what}", 1, REPEATS)
+    taking = known(mask, f"the mask of {what}", 1, _lanes(s))
+    part, total = _columns(s, many, srcRepStride, (0, taking), what), first(d, 1, what)
+    if many > 1:
+        sums = _scratch(d, many)
+        _reduced(tile.ReduceOp.SUM, part, sums)
+        part = sums
+    _reduced(tile.ReduceOp.SUM, part, total, axis=len(part.extents) - 1)
+
+
+def _columns(run: Region, many: int, stride: Any, taken: tuple[int, int], what: str) -> Region:
+    """The elements `taken` (from the first, so many) of each of `many` repeats, `stride` blocks
+    apart.
+    """
+    low, count = taken
+    if many == 1:
+        return _slice(run, low, count, what)
+    pitch = known(stride, f"the stride of repeats of {what}", 1, REPEATS) * _lanes(run, BLOCK)
+    if low + count > pitch:
+        raise _bad(
+            "option",
+            f"{what}: repeats of {low + count} elements begin {pitch} apart",
+            expected="repeats that do not overlap",
+        )
+    rows = _matrix(run, pitch, what)
+    at = simplify(Binary(BinaryOp.ADD, rows.mins[1], const(low)))
+    return Region(rows.buffer, (rows.mins[0], at), (const(many), const(count)), loc=run.loc)
+
+
+def fill_experiment(
+    dst: Any,
+    value: Any,
+    mask: Any,
+    repeatTimes: Any,
+    dstBlockStride: Any,
+    dstRepeatStride: Any,
+) -> None:
+    """Set those of the 64 elements of each repeat to `value` whose bit of `mask[0]` is set, lowest
+    first. Repeats begin `dstRepeatStride` blocks of 32 bytes apart.
+    """
+    what = "T.tile.fill_experiment"
+    d = tile_of(dst, f"the destination of {what}")
+    if d.dtype.bits != 32:
+        raise _bad(
+            "dtype",
+            f"{what} of {d.dtype}",
+            expected="elements of 32 bits: a repeat has 64 of them, and the mask 64 bits",
+            got=str(d.dtype),
+            help="T.tile.fill of a slice",
+        )
+    many = known(repeatTimes, f"the repeats of {what}", 1, REPEATS)
+    bits = known(mask[0], f"the mask of {what}", 0, (1 << 64) - 1)
+    _dense(what, const(many), stride_of_blocks=(dstBlockStride, 1))
+    for run in re.finditer("1+", f"{bits:064b}"[::-1]):
+        taken = (run.start(), run.end() - run.start())
+        if taken[0] % _lanes(d, BLOCK):
+            raise _bad(
+                "option",
+                f"{what}: the mask {bits:#x} names elements from {taken[0]} on",
+                expected=f"from a multiple of {_lanes(d, BLOCK)} on: a block of 32 bytes",
+                help="T.tile.select between two tiles takes any bits",
+            )
+        fill(RegionRef(_columns(d, many, dstRepeatStride, taken, what)), value)
+
+
+def gathermask_experiment(
+    dst: Any,
+    src0: Any,
+    src1Pattern: Any,
+    reduceMode: bool,
+    mask: Any,
+    GatherMaskParams: Any,
+    rsvdCnt: Any,
+) -> None:
+    """The elements of one repeat of `src0` whose bit of `src1Pattern` is set, packed to the front
+    of `dst`: of 256 bytes, or with `reduceMode` of `mask` elements. `rsvdCnt` is not changed.
+    """
+    del rsvdCnt
+    what = "T.tile.gathermask_experiment"
+    s = tile_of(src0, f"the source of {what}")
+    blocks, times, *_ = (known(x, f"a number of {what}", 0, 1 << 16) for x in GatherMaskParams)
+    _dense(what, const(1), stride_of_blocks=(blocks, 1))
+    if times != 1:
+        raise _bad(
+            "option",
+            f"{what} in {times} repeats",
+            expected="1: each repeat has blocks of its own in the pattern",
+            got=str(times),
+            help="with reduceMode one repeat may have any number of elements",
+        )
+    count = known(mask, f"the mask of {what}", 1, 1 << 20) if reduceMode else _lanes(s)
+    gather_mask(dst, RegionRef(first(s, count, what)), src1Pattern)
+
+
 def sum_experiment(dst: Any, src: Any, sumParams: Any) -> None:
     """`[rows, pitch, n]`: the sums of the first `n` elements of each row, packed."""
     what = "T.tile.sum_experiment"
@@ -377,7 +484,10 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
             gatherb,
             sub_experiment,
             reduce_sum_experiment,
+            reduce_sum_mask_experiment,
             sum_experiment,
+            fill_experiment,
+            gathermask_experiment,
         ),
         *(_block_reduce(op) for op in ("max", "min", "sum")),
         *(_whole_reduce(op) for op in (tile.ReduceOp.MAX, tile.ReduceOp.MIN, tile.ReduceOp.SUM)),

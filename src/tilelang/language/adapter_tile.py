@@ -14,9 +14,10 @@ from typing import Any
 from tilelang.dtypes import DType
 from tilelang.errors import TileError, error
 from tilelang.ir import ascend, tile
-from tilelang.ir.expr import Binary, BinaryOp, Expr, Load, Region, const, int_value
+from tilelang.ir.expr import Binary, BinaryOp, Cast, Expr, Load, Region, const, int_value
 from tilelang.ir.simplify import equal, simplify
 from tilelang.language.adapter import adapter_builder
+from tilelang.language.alloc import alloc_ub
 from tilelang.language.arguments import choice, known, memory, number
 from tilelang.language.buffers import BufferRef, RegionRef, alias, here
 from tilelang.language.shapes import shape_text
@@ -260,13 +261,31 @@ def clear(buffer: Any) -> None:
 
 
 def axpy(dst: Any, src0: Any, scalar_value: Any) -> None:
-    """`dst += scalar_value * src0`."""
+    """`dst += scalar_value * src0`; the source and the scalar may be float16 beside float32."""
     d, a = (
         tile_of(dst, "the destination of T.tile.axpy"),
         tile_of(src0, "the source of T.tile.axpy"),
     )
+    scale = number(scalar_value, "the scalar of T.tile.axpy", a.dtype)
+    (a,) = _beside(d, [a])
     agree("axpy", d, [a])
-    emit("axpy", "axpy", d, [a, number(scalar_value, "the scalar of T.tile.axpy", d.dtype)])
+    emit("axpy", "axpy", d, [a, scale if scale.dtype == d.dtype else Cast(scale, d.dtype)])
+
+
+def _beside(dst: Region, srcs: Sequence[Region]) -> list[Region]:
+    """Sources for an operation that adds products to `dst`: of float16 beside float32 they are
+    converted, and products of two are exact then.
+    """
+    if dst.dtype.name != "float32" or any(s.dtype.name != "float16" for s in srcs):
+        return list(srcs)
+    return [_converted(s, dst.dtype) for s in srcs]
+
+
+def _converted(src: Region, dtype: DType) -> Region:
+    """A tile of UB with the elements of `src`, as another type."""
+    made = region_of(alloc_ub([Value(e) for e in src.extents], dtype), "a scratch tile")
+    adapter_builder("T.tile").emit(ascend.Transfer(src, made, rounding="CAST_NONE", loc=here()))
+    return made
 
 
 def cast(dst: Any, src: Any, mode: str, count: Any) -> None:
@@ -476,9 +495,9 @@ def transpose(dst: Any, src: Any) -> None:
 
 
 def mul_add_dst(dst: Any, src0: Any, src1: Any) -> None:
-    """`dst += src0 * src1`."""
+    """`dst += src0 * src1`; the sources may be float16 beside float32."""
     d = tile_of(dst, "the destination of T.tile.mul_add_dst")
-    a, b = (tile_of(x, "a source of T.tile.mul_add_dst") for x in (src0, src1))
+    a, b = _beside(d, [tile_of(x, "a source of T.tile.mul_add_dst") for x in (src0, src1)])
     agree("mul_add_dst", d, [a, b])
     emit("mul_add_dst", "mul_add_dst", d, [a, b])
 
@@ -572,6 +591,5 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
 }
 
 REFUSED = """
-    brcb init_sort_buf fill_experiment reduce_sum_mask_experiment
-    gathermask_experiment datacachecleanandinvalid_experiment
+    brcb init_sort_buf datacachecleanandinvalid_experiment
 """
