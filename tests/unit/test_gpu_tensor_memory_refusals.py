@@ -133,6 +133,30 @@ def test_more_columns_than_there_are():
     assert "513" in refusal(in_tensor_memory(load, shape=(128, 513)))
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ([(128, 64)], "missing a required argument: 'dtype'"),
+        ([(128, 64), None], "None is no element type"),
+        ([(128, 64), "handle"], "handle does not fit a cell"),
+        ([(128, 0), "float32"], "has no elements"),
+        ([(2, 0, 8), "float16"], "has no elements"),
+        ([128, "float32"], "at least two axes"),
+    ],
+)
+def test_buffers_without_a_type_or_a_size(given, why):
+    with pytest.raises(TileError) as caught:
+
+        @T.prim_func
+        def kernel():
+            with T.Kernel(1, threads=128):
+                T.alloc_tmem(*given)
+
+        program(kernel)
+    assert why in str(caught.value)
+    assert "test_gpu_tensor_memory_refusals.py:" in str(caught.value)
+
+
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_120a"])
 def test_chips_without_it(chip):
     text = refusal(in_tensor_memory(load), parse_target(f"cuda -arch={chip}", CHIPS))

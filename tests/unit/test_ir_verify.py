@@ -220,6 +220,16 @@ def test_parameters_are_one_of_two_kinds_and_outputs_are_tensors():
     assert "named twice" in found
 
 
+def test_buffers_have_an_element_type():
+    fn = block('t = alloc((128, 64), float32, scope="shared.tmem")')
+    (launch,) = fn.body
+    (alloc,) = launch.body
+    bare = alloc.with_(buffer=alloc.buffer.with_(type=None))
+    (found,) = violations(fn.with_(body=(launch.with_(body=(bare,)),)))
+    assert "t has no element type" in found
+    assert "at <ir>:4:9" in found
+
+
 def test_names_can_be_printed():
     assert "'a b' is not a name" in one(Let(Var("a b", INT32), const(1)))[0]
     assert "'if' is not a name" in one(Let(Var("if", INT32), const(1)))[0]

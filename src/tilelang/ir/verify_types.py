@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 from tilelang.dtypes import DType, const_value
 from tilelang.ir import scales, special, sync, tile
@@ -154,6 +155,8 @@ def _region(r: Region) -> Faults:
 
 
 def _buffer(b: Buffer) -> Faults:
+    if not isinstance(cast("object", b.type), DType):
+        yield f"{b.name} has no element type"
     yield from _indices(b, b.shape, "extent")
     if b.strides is not None:
         yield from _indices(b, b.strides, "stride")

@@ -13,7 +13,7 @@ from tilelang.errors import Diagnostic, Severity, warning
 from tilelang.ir.expr import int_value
 from tilelang.ir.tile import Alloc
 from tilelang.isa.target import Per
-from tilelang.passes.check.program import Program, listed, shape_text
+from tilelang.passes.check.program import Program, element_count, listed, shape_text
 from tilelang.passes.check.report import (
     CELL_BITS,
     LANES,
@@ -169,6 +169,14 @@ def tensor_memory_shapes(program: Program) -> Iterator[Diagnostic]:
         bits = alloc.buffer.dtype.bits * alloc.buffer.dtype.lanes
         if rows is not None and rows > LANES and rows % LANES:
             yield _too_many_rows(program, alloc, rows)
+        if element_count(alloc.buffer) == 0:
+            yield Diagnostic(
+                "shape",
+                f"{alloc.buffer.name} has no elements, and takes no columns of Tensor Memory",
+                alloc.loc,
+                expected="at least one row and one column",
+                got=shape_text(alloc.buffer),
+            )
         if bits > CELL_BITS:
             yield Diagnostic(
                 "dtype",
