@@ -17,6 +17,7 @@ from tilelang.compat import (
     set_log_level,
 )
 from tilelang.dtypes import DType as DataType
+from tilelang.env import env
 from tilelang.frontend import LANGUAGE_NAMES
 from tilelang.language.maths import cdiv
 from tilelang.options import PassConfigKey
@@ -54,6 +55,7 @@ __all__ = [
     "compile",
     "disable_cache",
     "enable_cache",
+    "env",
     "is_cache_enabled",
     "jit",
     "language",

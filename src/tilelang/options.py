@@ -453,6 +453,7 @@ _SUBKEY = "it belongs inside the dict of `tl.Simplify`"
 _SOURCES = "generated code includes no library that a path could point to"
 _NATIVE = "there is no native library and no TVM to find"
 _DRAWN = "layouts are not drawn in this version"
+_NO_FILES = "compiling leaves no temporary files"
 _OUR_TRACE = "use TILEWRIGHT_TRACE and TILEWRIGHT_TRACE_DIR"
 
 _UNUSED: dict[str, tuple[Kind, str]] = {
@@ -493,7 +494,8 @@ _UNUSED: dict[str, tuple[Kind, str]] = {
     _K.TIR_NOALIAS: (SWITCH, "distinct storage is checked at launch and used when proved"),
     "TILELANG_EXECUTION_BACKEND": (BACKEND, "each target has one launcher"),
     "TILELANG_COMPILE_TIMEOUT_SECONDS": (SECONDS, "no compiler runs that could be stopped"),
-    "TILELANG_CLEANUP_TEMP_FILES": (SWITCH, "compiling leaves no temporary files"),
+    "TILELANG_CLEANUP_TEMP_FILES": (SWITCH, _NO_FILES),
+    "TILELANG_TMP_DIR": (ANYTHING, _NO_FILES),
     "TILELANG_ENABLE_IR_SPAN": (SWITCH, "every node keeps its place in the source"),
     "TILELANG_ENABLE_DATA_RACE_CHECK": (SWITCH, "a proved race is always reported"),
     "TILELANG_KERNEL_CACHE_USE_LIB_STAMP": (SWITCH, "the cache's key holds the version"),

@@ -104,7 +104,6 @@ tilelang.cuda.intrinsics.macro.mma_macro_generator: INT4TensorCoreIntrinEmitter
     TensorCoreIntrinEmitterWithLadderTransform
 tilelang.engine.callback: register_c_postproc_callback register_cuda_postproc_callback
     register_hip_postproc_callback
-tilelang.env: env
 tilelang.rocm.intrinsics.mfma_layout: shared_16x16_to_local_64x4_layout_A
     shared_16x32_to_local_64x8_layout_A shared_16x4_to_local_64x1_layout_A
     shared_16x64_to_local_64x16_layout_A
