@@ -53,9 +53,9 @@ def options_page() -> str:
         + NOTE.format(source="src/tilelang/options.py")
         + "\nA key goes into `pass_configs` of `tilelang.jit` or `tilelang.compile`, as a member of"
         " `PassConfigKey` or as its string.\nA name in capitals is an environment variable. A key"
-        " wins over a variable, and a variable over the default;\n`tilelang.env` has the variables as"
-        " attributes. An unknown key, an unknown"
-        " variable that starts with `TILEWRIGHT_`, and an illegal value are errors.\n\n"
+        " wins over a variable, and a variable over the default;\n`tilelang.env` has them as"
+        " attributes. An unknown key, an unknown variable that starts with `TILEWRIGHT_`,\nand an"
+        " illegal value are errors.\n\n"
         "Only a setting that says so may change results; the others change how fast a kernel is,"
         " or what is reported.\nA setting that the part of the compiler named beside it does not"
         " read yet, or that the target at hand has no use for,\nis reported when it is given.\n\n"
