@@ -165,9 +165,17 @@ def test_a_drained_integer_is_scaled():
     assert (out == c.astype(np.float16)).all()
     run("ascend910b", "l0c.gm", {"src": c, "dst": out}, **sizes, scale=0.25, relu=False)
     assert (out == (c * 0.25).astype(np.float16)).all()
-    modes = {"scale": 1.0, "relu": False, "deq_scale": 0.5}
-    run("ascend910b", "l0c.gm", {"src": c, "dst": out}, **sizes, **modes)
+
+
+def test_a_conversion_of_integers_to_halves_multiplies():
+    c = np.arange(-128, 128, dtype=np.int32) * 100
+    out, wide = np.zeros(256, np.float16), np.zeros(256, np.float32)
+    sizes = {"rows": 1, "columns": 256, "src_pitch": 256, "dst_pitch": 256}
+    modes = {"rounding": "CAST_RINT", "deq_scale": 0.5}
+    run("ascend910b", "v.cast", {"src": c, "dst": out}, **sizes, **modes)
     assert (out == (c * 0.5).astype(np.float16)).all()
+    run("ascend910b", "v.cast", {"src": c, "dst": wide}, **sizes, **modes)
+    assert (wide == c).all()
 
 
 REFERENCES = {

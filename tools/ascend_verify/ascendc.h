@@ -60,6 +60,7 @@ template <typename T> class LocalTensor {
     std::memcpy(call.write(memory(), at + index * sizeof(T), sizeof(T)), &x, sizeof(T));
   }
   uint32_t GetSize() const { return size; }
+  uint64_t GetPhyAddr() const { return (uint64_t)(memory().data + at); }
   host::Memory &memory() const { return memory_of(position); }
   // The elements [first, first + count), as a call reads or writes them.
   T *read(Call &c, size_t first, size_t count) const { return (T *)c.read(memory(), at + first * sizeof(T), count * sizeof(T)); }
@@ -397,7 +398,31 @@ template <typename C, typename A, typename B> void Mmad(const LocalTensor<C> &c,
 enum class CO2Layout : uint8_t { NZ, ROW_MAJOR, COLUMN_MAJOR };
 struct FixpipeConfig { CO2Layout format; };
 constexpr FixpipeConfig CFG_NZ = {CO2Layout::NZ}, CFG_ROW_MAJOR = {CO2Layout::ROW_MAJOR};
-enum QuantMode_t { NoQuant, F322F16, F322BF16, DEQF16 };
+enum QuantMode_t { NoQuant, F322F16, F322BF16, DEQF16, VDEQF16, QF322B8_PRE, VQF322B8_PRE, REQ8, VREQ8 };
+// "Quantisation on the way", table 1: which types a mode converts. QUANT_PRE: the low word is a float of
+// which 10 bits of mantissa count, bit 46 says that results have a sign.
+template <typename D, typename S> bool converts(QuantMode_t m) {
+  switch (m) {
+    case NoQuant: return std::is_same_v<D, S>;
+    case F322F16: return std::is_same_v<S, float> && std::is_same_v<D, half>;
+    case F322BF16: return std::is_same_v<S, float> && std::is_same_v<D, bfloat16_t>;
+    case DEQF16: return std::is_same_v<S, int32_t> && std::is_same_v<D, half>;
+    case QF322B8_PRE: return std::is_same_v<S, float> && one_of<D, int8_t, uint8_t>;
+    case REQ8: return std::is_same_v<S, int32_t> && one_of<D, int8_t, uint8_t>;
+    default: return false;
+  }
+}
+template <typename D, typename S> D drained(S x, QuantMode_t m, uint64_t scale) {
+  if (m != DEQF16 && m != QF322B8_PRE && m != REQ8) return D(x);
+  const uint32_t word = (uint32_t)scale & ~0x1fffu;
+  float factor;
+  std::memcpy(&factor, &word, 4);
+  const float y = (float)x * factor;
+  if constexpr (one_of<D, int8_t, uint8_t>) {
+    check((scale >> 46 & 1) == std::is_same_v<D, int8_t>, "Fixpipe: the sign of QUANT_PRE is not that of the results");
+    return std::isnan(y) ? D(0) : (D)std::clamp<float>(std::nearbyint(y), std::numeric_limits<D>::min(), std::numeric_limits<D>::max());
+  } else return D(y);
+}
 struct FixpipeParamsV220 {
   FixpipeParamsV220(int64_t n, int64_t m, int64_t src, int64_t dst, bool relu) : nSize(n), mSize(m), srcStride(src), dstStride(dst), reluEn(relu) {
     check(n >= 0 && n <= 4095 && m >= 0 && m <= 8192 && src >= 0 && src <= 65535 && dst >= 1 && dst <= 4294967295, "Fixpipe: a parameter out of range");
@@ -414,13 +439,13 @@ template <typename D, typename S, const FixpipeConfig &config> void Fixpipe(cons
   Call call("Fixpipe", PIPE_FIX);
   check(&src.memory() == &me->l0c, "Fixpipe of another memory than L0C");
   aligned(src, 64);
-  check(p.quantPre == NoQuant ? std::is_same_v<D, S> : std::is_same_v<S, float> && (p.quantPre == F322F16 ? std::is_same_v<D, half> : p.quantPre == F322BF16 && std::is_same_v<D, bfloat16_t>), "Fixpipe: a conversion that quantPre does not name");
+  check(converts<D, S>(p.quantPre), "Fixpipe: a conversion that quantPre does not name");
   if (p.nSize == 0 || p.mSize == 0) return;
   for (size_t i = 0; i < p.mSize; ++i) {
     D *d = dst.write(call, i * p.dstStride * sizeof(D), p.nSize * sizeof(D));
     for (size_t b = 0; b < up(p.nSize, 16) / 16; ++b) {
       S *s = src.read(call, (b * p.srcStride + i) * 16, std::min<size_t>(16, p.nSize - b * 16));
-      for (size_t j = 0; j < std::min<size_t>(16, p.nSize - b * 16); ++j) put(d + b * 16 + j, D(p.reluEn ? std::max(s[j], S(0)) : s[j]));
+      for (size_t j = 0; j < std::min<size_t>(16, p.nSize - b * 16); ++j) put(d + b * 16 + j, drained<D>(p.reluEn ? std::max(s[j], S(0)) : s[j], p.quantPre, p.deqScalar));
     }
   }
 }

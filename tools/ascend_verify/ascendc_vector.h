@@ -332,9 +332,34 @@ template <typename T, typename F> void reduced(const char *name, const LocalTens
 template <typename T> void WholeReduceSum(const LocalTensor<T> &dst, const LocalTensor<T> &src, int32_t mask, int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride) {
   reduced("WholeReduceSum", dst, src, mask, repeatTime, dstRepStride, srcBlkStride, srcRepStride, [](const std::vector<T> &x) { return tree_sum(x); });
 }
+// With ORDER_VALUE_INDEX a pair: the value, and the bits of its place as an element; targets of half
+// lie at words.
+template <typename T, typename F> void reduced_with_place(const char *name, const LocalTensor<T> &dst, const LocalTensor<T> &src, int32_t mask, int32_t repeatTime, int32_t dstRep, int32_t srcBlk, int32_t srcRep, F better) {
+  static_assert(is_half_float<T>);
+  Call call(name, PIPE_V);
+  in_ub(src);
+  check(is_ub(dst.position) && dst.at % (2 * sizeof(T)) == 0, std::string(name) + ": a pair that is not aligned");
+  check(mask >= 0 && (size_t)mask <= per_repeat<T> && repeatTime >= 0 && repeatTime <= 255, std::string(name) + ": a mask or repeats out of range");
+  for (int32_t r = 0; mask && r < repeatTime; ++r) {
+    size_t best = 0;
+    T value = *src.read(call, (size_t)r * srcRep * per_block<T>, 1);
+    for (size_t k = 1; k < (size_t)mask; ++k) {
+      T x = *src.read(call, ((size_t)r * srcRep + k / per_block<T> * srcBlk) * per_block<T> + k % per_block<T>, 1);
+      if (better(x, value)) { value = x; best = k; }
+    }
+    T *d = dst.write(call, (size_t)r * dstRep * 2, 2);
+    d[0] = value;
+    std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t> place = best;
+    std::memcpy(d + 1, &place, sizeof(T));
+  }
+}
 #define WHOLE(name, better) \
   template <typename T> void name(const LocalTensor<T> &dst, const LocalTensor<T> &src, int32_t mask, int32_t repeatTime, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride, ReduceOrder order) { \
-    check(order == ReduceOrder::ORDER_ONLY_VALUE, #name ": of indices, which no source here asks for"); \
+    check(order == ReduceOrder::ORDER_ONLY_VALUE || order == ReduceOrder::ORDER_VALUE_INDEX, #name ": an order that no source here asks for"); \
+    if (order == ReduceOrder::ORDER_VALUE_INDEX) { \
+      reduced_with_place(#name, dst, src, mask, repeatTime, dstRepStride, srcBlkStride, srcRepStride, [](T x, T y) { return (float)x better (float)y; }); \
+      return; \
+    } \
     reduced(#name, dst, src, mask, repeatTime, dstRepStride, srcBlkStride, srcRepStride, [](const std::vector<T> &x) { \
       T best = x[0]; \
       for (T y : x) if ((float)y better (float)best || std::isnan((float)y)) best = y; \
@@ -342,6 +367,27 @@ template <typename T> void WholeReduceSum(const LocalTensor<T> &dst, const Local
   }
 WHOLE(WholeReduceMax, >) WHOLE(WholeReduceMin, <)
 #undef WHOLE
+// Page "ReduceDataBlock" (BlockReduce..., whose repeats stand before the mask): one result for each
+// block, 8 in a repeat, side by side; a block of which no element counts has none.
+template <typename T, typename F> void reduced_blocks(const char *name, const LocalTensor<T> &dst, const LocalTensor<T> &src, int32_t repeatTime, int32_t mask, int32_t dstRep, int32_t srcBlk, int32_t srcRep, F f) {
+  static_assert(is_half_float<T>);
+  Call call(name, PIPE_V);
+  in_ub(src);
+  check(is_ub(dst.position) && dst.at % (8 * sizeof(T)) == 0, std::string(name) + ": a target that is not aligned");
+  check(mask >= 0 && (size_t)mask <= per_repeat<T> && repeatTime >= 0 && repeatTime <= 255, std::string(name) + ": a mask or repeats out of range");
+  for (int32_t r = 0; r < repeatTime; ++r)
+    for (size_t b = 0; b < 8 && b * per_block<T> < (size_t)mask; ++b) {
+      size_t n = std::min(per_block<T>, mask - b * per_block<T>);
+      const T *s = src.read(call, ((size_t)r * srcRep + b * srcBlk) * per_block<T>, n);
+      *dst.write(call, (size_t)r * dstRep * 8 + b, 1) = f(std::vector<T>(s, s + n));
+    }
+}
+#define BLOCKS(name, best) \
+  template <typename T> void name(const LocalTensor<T> &dst, const LocalTensor<T> &src, int32_t repeatTime, int32_t mask, int32_t dstRepStride, int32_t srcBlkStride, int32_t srcRepStride) { \
+    reduced_blocks(#name, dst, src, repeatTime, mask, dstRepStride, srcBlkStride, srcRepStride, [](const std::vector<T> &x) { return best; }); \
+  }
+BLOCKS(BlockReduceSum, tree_sum(x)) BLOCKS(BlockReduceMax, *std::max_element(x.begin(), x.end())) BLOCKS(BlockReduceMin, *std::min_element(x.begin(), x.end()))
+#undef BLOCKS
 
 // Gathering ----------------------------------------------------------------------------------------
 
@@ -390,5 +436,108 @@ template <typename T> void GatherMask(const LocalTensor<T> &dst, const LocalTens
     T x = *src0.read(call, k, 1);
     *dst.write(call, rsvdCnt++, 1) = x;
   }
+}
+// With a tensor of bits, which one repeat uses up one after the other; words of the elements' width.
+template <typename T, typename U> void GatherMask(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<U> &src1Pattern, const bool reduceMode, const uint32_t mask, const GatherMaskParams &p, uint64_t &rsvdCnt) {
+  static_assert(is_b16_b32<T> && one_of<U, uint16_t, uint32_t> && sizeof(T) == sizeof(U));
+  Call call("GatherMask", PIPE_V);
+  in_ub(dst, src0, src1Pattern);
+  check(reduceMode && p.repeatTimes == 1 && p.src0BlockStride == 1, "GatherMask: a mode that no source here asks for");
+  rsvdCnt = 0;
+  for (size_t k = 0; k < mask; ++k) {
+    U word = *src1Pattern.read(call, k / (8 * sizeof(U)), 1);
+    if (!(word >> k % (8 * sizeof(U)) & 1)) continue;
+    T x = *src0.read(call, k, 1);
+    *dst.write(call, rsvdCnt++, 1) = x;
+  }
+}
+
+// Transposing --------------------------------------------------------------------------------------
+
+struct TransDataTo5HDParams {
+  bool dstHighHalf = false, srcHighHalf = false;
+  uint8_t repeatTimes = 1;
+  uint16_t dstRepStride = 0, srcRepStride = 0;
+};
+// Page "TransDataTo5HD": 16 blocks side by side. Of 16 bits each place gives a block; of 32 bits two,
+// at neighbours of the list; of 8 bits half a block, of the half that is named.
+template <typename T> void TransDataTo5HD(uint64_t (&dstList)[16], uint64_t (&srcList)[16], const TransDataTo5HDParams &p) {
+  static_assert(one_of<T, int8_t, uint8_t, int16_t, uint16_t, half, int32_t, uint32_t, float>);
+  Call call("TransDataTo5HD", PIPE_V);
+  check(p.repeatTimes == 1 && p.dstRepStride == 0 && p.srcRepStride == 0, "TransDataTo5HD: repeats, which no source here has");
+  constexpr size_t lanes = sizeof(T) == 4 ? 8 : 16;
+  T from[16][lanes];
+  auto place = [](uint64_t address) {
+    size_t at = (uint8_t *)address - me->ub.data;
+    check(at % 32 == 0, "TransDataTo5HD: an address between blocks");
+    return at;
+  };
+  for (size_t k = 0; k < 16; ++k)
+    std::memcpy(from[k], call.read(me->ub, place(srcList[k]) + (sizeof(T) == 1 && p.srcHighHalf ? 16 : 0), lanes * sizeof(T)), lanes * sizeof(T));
+  for (size_t k = 0; k < 16; ++k) {
+    T to[lanes];
+    for (size_t j = 0; j < lanes; ++j) to[j] = sizeof(T) == 4 ? from[k % 2 * 8 + j][k / 2] : from[j][k];
+    std::memcpy(call.write(me->ub, place(dstList[k]) + (sizeof(T) == 1 && p.dstHighHalf ? 16 : 0), sizeof(to)), to, sizeof(to));
+  }
+}
+
+// Sorting ------------------------------------------------------------------------------------------
+
+// A pair of 8 bytes: the score in its low bytes, the index in the high word.
+template <typename T> T score_of(const uint8_t *pair) {
+  T x;
+  std::memcpy(&x, pair, sizeof(T));
+  return x;
+}
+// Page "Sort32": 32 elements for each repeat, from the largest on; of equal ones the earlier comes first.
+template <typename T> void Sort32(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<uint32_t> &src1, const int32_t repeatTime) {
+  static_assert(is_half_float<T>);
+  Call call("Sort32", PIPE_V);
+  in_ub(dst, src0, src1);
+  check(repeatTime >= 0 && repeatTime <= 255, "Sort32: repeats out of range");
+  for (int32_t r = 0; r < repeatTime; ++r) {
+    const T *s = src0.read(call, r * 32, 32);
+    const uint32_t *index = src1.read(call, r * 32, 32);
+    std::vector<size_t> order(32);
+    for (size_t k = 0; k < 32; ++k) order[k] = k;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return (float)s[a] > (float)s[b]; });
+    std::vector<uint8_t> made(256, 0);
+    for (size_t k = 0; k < 32; ++k) {
+      std::memcpy(&made[8 * k], &s[order[k]], sizeof(T));
+      std::memcpy(&made[8 * k + 4], &index[order[k]], 4);
+    }
+    std::memcpy(dst.write(call, r * 256 / sizeof(T), 256 / sizeof(T)), made.data(), 256);
+  }
+}
+struct MrgSort4Info {
+  uint16_t elementLengths[4] = {0, 0, 0, 0};
+  bool ifExhaustedSuspension = false;
+  uint16_t validBit = 0, repeatTimes = 1;
+};
+template <typename T> struct MrgSortSrcList {
+  MrgSortSrcList(const LocalTensor<T> &a, const LocalTensor<T> &b, const LocalTensor<T> &c, const LocalTensor<T> &d) : lists{a, b, c, d} {}
+  LocalTensor<T> lists[4];
+};
+// Page "MrgSort": up to four sorted lists of pairs; of equal scores the earlier list comes first.
+template <typename T> void MrgSort(const LocalTensor<T> &dst, const MrgSortSrcList<T> &src, const MrgSort4Info &p) {
+  static_assert(is_half_float<T>);
+  Call call("MrgSort", PIPE_V);
+  in_ub(dst);
+  check((p.validBit == 3 || p.validBit == 7 || p.validBit == 15) && p.repeatTimes == 1 && !p.ifExhaustedSuspension, "MrgSort: parameters that no source here has");
+  constexpr size_t words = 8 / sizeof(T);
+  std::vector<std::array<uint8_t, 8>> pairs;
+  for (int k = 0; k < 4 && (p.validBit >> k & 1); ++k) {
+    const LocalTensor<T> &list = src.lists[k];
+    check(p.elementLengths[k] >= 1 && p.elementLengths[k] <= 4095, "MrgSort: a length out of range");
+    check(list.at % 8 == 0, "MrgSort: a list that is not aligned");
+    check(list.at + p.elementLengths[k] * 8 <= dst.at || dst.at + p.elementLengths[k] * 8 <= list.at, "MrgSort: a list under its target");
+    const uint8_t *s = (const uint8_t *)list.read(call, 0, p.elementLengths[k] * words);
+    for (size_t j = 0; j < p.elementLengths[k]; ++j) {
+      std::memcpy(pairs.emplace_back().data(), s + 8 * j, 8);
+      check(j == 0 || (float)score_of<T>(s + 8 * j) <= (float)score_of<T>(s + 8 * j - 8), "MrgSort: a list that is not sorted");
+    }
+  }
+  std::stable_sort(pairs.begin(), pairs.end(), [](auto &a, auto &b) { return (float)score_of<T>(a.data()) > (float)score_of<T>(b.data()); });
+  std::memcpy(dst.write(call, 0, pairs.size() * words), pairs.data(), pairs.size() * 8);
 }
 }  // namespace AscendC

@@ -207,7 +207,7 @@ def func_attr(attrs: Any) -> None:
 
 
 def set_deq_scale(scale: Any) -> None:
-    """The factor by which int32 accumulators are multiplied when they are drained as float16."""
+    """The factor, rounded to float16, by which conversions of int32 to float16 in UB multiply."""
     builder = adapter_builder("T.set_deq_scale")
     value = number(scale, "the factor of T.set_deq_scale", FLOAT32)
     builder.emit(ascend.SetMode("deq_scale", value, loc=here()))

@@ -122,10 +122,10 @@ class CoreBase:
     def state(self, i: Instruction) -> dict[str, Any]:
         """The modes that an instruction sees, as they are when it is issued."""
         if i.row.stores:
-            return {"atomic": self.atomic, **self._scale(i)}
+            return {"atomic": self.atomic}
         if i.told:
             return {"copy_pad_value": self._pad(i)}
-        return self._scale(i) if i.row.remote else self._product(i)
+        return self._scale() if i.row.name == "v.cast" else self._product(i)
 
     def _pad(self, i: Instruction) -> Any:
         found = self.modes.get("copy_pad_value")
@@ -139,9 +139,9 @@ class CoreBase:
             )
         return found
 
-    def _scale(self, i: Instruction) -> dict[str, Any]:
+    def _scale(self) -> dict[str, Any]:
         scale = self.modes.get("deq_scale")
-        return {"deq_scale": scale} if scale is not None and i.row.name.startswith("l0c") else {}
+        return {} if scale is None else {"deq_scale": scale}
 
     def _product(self, i: Instruction) -> dict[str, Any]:
         return {"hf32": self.modes.get("hf32", 0)} if i.row.name == "mad" else {}

@@ -118,9 +118,7 @@ class Instruction:
         self.queue: str = self.pipe.value
         self.pair: tuple[Any, Any] = (self.imm.get("src"), self.imm.get("dst"))
         self.told: bool = self.row.name == "gm.ub.end"  # fails unless its mode is set
-        self.moded: bool = (
-            self.row.stores or self.row.remote or self.told or self.row.name.startswith("mad")
-        )
+        self.moded: bool = self.row.stores or self.told or self.row.name in ("mad", "v.cast")
 
     @property
     def stores_outside(self) -> bool:

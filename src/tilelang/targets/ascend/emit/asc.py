@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-import numpy as np
-
 from tilelang.ir.ascend import Core, CoreRegion, VectorFunction
 from tilelang.ir.expr import Const, Expr, Var, int_value
 from tilelang.ir.interval import interval
@@ -20,7 +18,13 @@ from tilelang.ir.thread import Array, Declare, Instr, Kernel, Program, Slot, Spa
 from tilelang.ir.tile import Stmt
 from tilelang.scopes import Memory
 from tilelang.targets.ascend.emit.functions import Functions
-from tilelang.targets.ascend.emit.statements import Printer, Statements, cut, parameter
+from tilelang.targets.ascend.emit.statements import (
+    Printer,
+    Statements,
+    cut,
+    parameter,
+    quantiser,
+)
 from tilelang.targets.ascend.emit.text import (
     HELPERS,
     QUALIFIERS,
@@ -48,12 +52,8 @@ _QUANT = {
     ("float32", "float16"): 1, ("float32", "float8_e4m3fn"): 13, ("float32", "int8"): 24,
     ("int32", "int8"): 9, ("int32", "float16"): 11,
 }  # fmt: skip
-# Those that multiply by the register that `asc_set_l0c_copy_prequant` sets: a float of which the
-# chip takes 10 bits of mantissa, and bit 46 for signed results (CANN asc-devkit, QUANT_PRE of
-# 3510).
+# Those that multiply by the register that `asc_set_l0c_copy_prequant` sets.
 _SCALED = frozenset({9, 11, 13, 24})
-_SIGNED = 1 << 46
-_DROPPED = (1 << 13) - 1
 
 
 def emit_asc(program: Program) -> str:
@@ -393,17 +393,19 @@ def _mad_scaled(x: Statements, stmt: Instr) -> None:
     x.text.line(f"asc_mmad_mx({operands}, {m}, {k}, {n}, 0, 1, 0, (bool)({init}));")
 
 
+def _is_one(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 1
+
+
 def _quant(x: Statements, stmt: Instr, dst: Slot, src: Slot, scale: Expr) -> str:
     """The mode of a conversion; its factor is set before."""
     made = dst.array.type
     code = _QUANT.get((str(src.array.type), str(made)))
-    factor = scale.value if isinstance(scale, Const) else None
-    word = None if factor is None else int(np.array(factor, np.float32).view(np.uint32))
+    config = quantiser(scale, signed=str(made) == "int8")
     scaled = code in _SCALED
-    if code is None or word is None or word & _DROPPED or (not scaled and factor != 1):
+    if code is None or config is None or not (scaled or _is_one(scale)):
         raise unprintable(stmt, f"drains of {src.array.type} into {made} with this scale")
     if scaled:
-        config = word | (_SIGNED if made == "int8" else 0)
         x.text.line(f"asc_set_l0c_copy_prequant({config}ull);")
     return _mode("quant_mode", code)
 

@@ -12,10 +12,10 @@ text on the host. What has no function here is refused by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard, cast
+from typing import TypeGuard, cast
 
 from tilelang.ir.ascend import Core, CoreRegion, Pipe
-from tilelang.ir.expr import Expr, Var, int_value
+from tilelang.ir.expr import Call, Expr, Var, int_value
 from tilelang.ir.interval import interval
 from tilelang.ir.node import Effect, Node
 from tilelang.ir.thread import (
@@ -33,13 +33,11 @@ from tilelang.ir.thread import (
 )
 from tilelang.ir.tile import For, If, Stmt, ThreadReturn, While
 from tilelang.scopes import Memory
-from tilelang.targets.ascend.emit.ascendc_helpers import HELPERS as OURS
-from tilelang.targets.ascend.emit.ascendc_vector import (
+from tilelang.targets.ascend.emit.ascendc_common import (
     BLOCK,
+    BYTES,
     MOVED,
-    VECTOR_ROWS,
     at,
-    filled,
     helper,
     need_rows,
     needs,
@@ -47,7 +45,10 @@ from tilelang.targets.ascend.emit.ascendc_vector import (
     slots,
     values_of,
 )
-from tilelang.targets.ascend.emit.statements import Printer, Statements, cut
+from tilelang.targets.ascend.emit.ascendc_helpers import CALLS, SCRATCH
+from tilelang.targets.ascend.emit.ascendc_helpers import HELPERS as OURS
+from tilelang.targets.ascend.emit.ascendc_vector import VECTOR_ROWS, filled
+from tilelang.targets.ascend.emit.statements import Printer, Statements, cut, quantiser
 from tilelang.targets.ascend.emit.text import (
     HELPERS,
     Text,
@@ -59,7 +60,6 @@ from tilelang.targets.ascend.emit.text import (
 from tilelang.targets.ascend.machine import MACHINES
 from tilelang.targets.ascend.rows import PipeRow, rows_of
 
-_CHIP = "ascend910b"
 _POSITIONS = {
     Space.UB: "VECCALC",
     Space.L1: "A1",
@@ -67,30 +67,37 @@ _POSITIONS = {
     Space.L0B: "B2",
     Space.L0C: "CO1",
 }
-_QUANT = {"float16": "F322F16", "bfloat16": "F322BF16"}
+_QUANT = {
+    ("float32", "float32"): "NoQuant", ("int32", "int32"): "NoQuant",
+    ("float32", "float16"): "F322F16", ("float32", "bfloat16"): "F322BF16",
+    ("float32", "int8"): "QF322B8_PRE", ("int32", "int8"): "REQ8", ("int32", "float16"): "DEQF16",
+}  # fmt: skip
+_SCALED = frozenset({"QF322B8_PRE", "REQ8", "DEQF16"})
+"""The conversions of a drain that multiply by a factor."""
 _OVERLAPPING = (Pipe.V, Pipe.M, Pipe.MTE3, Pipe.FIX)
 """The pipes on which two calls may touch the same bytes with nothing between them: what MTE1 and
 MTE2 load is used up on another pipe, behind flags, before it is loaded again. Stores to one tensor
 of global memory are taken to meet.
 """
-_UB_BYTES = min(c.amount for c in MACHINES[_CHIP].chip.capacities(Memory.UB))
 _FLAGS_OF_MEETINGS = (11, 14)
 _WORDS = """
 scratch chosen kept GetBlockIdx GetSubBlockIdx GetSubBlockNum InitSocState PipeBarrier SetFlag
 WaitFlag CrossCoreSetFlag CrossCoreWaitFlag DataCopy DataCopyPad Copy Fill Fixpipe LoadData
 LoadDataWithTranspose Mmad Duplicate Brcb Cast Compare Compares Gather Gatherb GatherMask Exp Ln
 Abs Reciprocal Sqrt Rsqrt Relu Not And Or Add Sub Mul Div Max Min Adds Muls Maxs Mins LeakyRelu
-Axpy MulAddDst ShiftLeft ShiftRight WholeReduceSum WholeReduceMax WholeReduceMin GlobalTensor
-LocalTensor TPosition HardEvent RoundMode CMPMODE ReduceOrder QuantMode_t
+Axpy MulAddDst ShiftLeft ShiftRight WholeReduceSum WholeReduceMax WholeReduceMin BlockReduceSum
+BlockReduceMax BlockReduceMin Sort32 MrgSort MrgSort4Info MrgSortSrcList TransDataTo5HD
+TransDataTo5HDParams SetDeqScale GlobalTensor LocalTensor TPosition HardEvent RoundMode CMPMODE
+ReduceOrder QuantMode_t
 """
 _NAMES = frozenset(_WORDS.split())
 
 
-def emit_ascendc(program: Program) -> str:
-    """The source of a program for A2 and A3."""
+def emit_ascendc(program: Program, chip: str) -> str:
+    """The source of a program for a chip of A2 and A3."""
     text = Text(OURS)
     for kernel in kernels_of(with_own_names(program, _NAMES | OURS.keys())):
-        AscendC(kernel, text).emit()
+        AscendC(kernel, text, chip).emit()
     head = ['#include "kernel_operator.h"', "using namespace AscendC;"]
     texts = {**HELPERS, **OURS}
     helpers = [line for name in text.helpers for line in ("", texts[name].rstrip())]
@@ -98,11 +105,14 @@ def emit_ascendc(program: Program) -> str:
 
 
 class AscendC(Statements):
-    """One launch."""
+    """One launch on a chip."""
 
-    def __init__(self, kernel: Kernel, text: Text) -> None:
+    def __init__(self, kernel: Kernel, text: Text, chip: str) -> None:
         super().__init__(text, ROWS)
+        text.calls, text.elements = self.call, self.element
         self.kernel = kernel
+        self.table = rows_of(chip)
+        self.room = min(c.amount for c in MACHINES[chip].chip.capacities(Memory.UB))
         self.pending: dict[Pipe, list[tuple[Array, bool]] | None] = {}
         self.places: dict[Array, tuple[int, int]] = {}
         self.stored: set[Array] = set()
@@ -190,15 +200,17 @@ class AscendC(Statements):
         for var in names:
             self.text.line(f"int32_t {var.name} = {'GetSubBlockIdx()' if cores > 1 else '0'};")
 
-    def scratch(self, size: int, stmt: Instr) -> str:
+    def scratch(self, size: int, stmt: Node) -> str:
         """A tensor of `size` bytes in UB, behind all buffers, for one call."""
+        if self.core is not Core.VECTOR:
+            raise unprintable(stmt, "operations that need UB, on a cube core,")
         ends = [
             (n.offset or 0) + (int_value(n.array.size) or 0) * n.array.type.bytes
             for n in self.kernel.walk()
             if isinstance(n, Declare) and n.array.space is Space.UB and n.array.size is not None
         ]
         self.scratch_at = -(-max(ends, default=0) // BLOCK) * BLOCK
-        if self.scratch_at + size > _UB_BYTES:
+        if self.scratch_at + size > self.room:
             raise unprintable(stmt, f"operations that need {size} bytes of UB that are not left")
         self.scratch_bytes = max(self.scratch_bytes, size)
         return "scratch"
@@ -220,7 +232,9 @@ class AscendC(Statements):
 
     def instruction(self, stmt: Instr) -> None:
         """An instruction, behind a barrier if one before it touches the same bytes."""
-        row = cast("PipeRow", rows_of(_CHIP)[stmt.row])
+        row = self.table[stmt.row]
+        if not isinstance(row, PipeRow):
+            raise unprintable(stmt, f"instructions {stmt.row}")
         imm = dict(stmt.imm)
         if stmt.row == "barrier":
             for pipe in _OVERLAPPING:
@@ -257,29 +271,46 @@ class AscendC(Statements):
 
     # Elements ------------------------------------------------------------------------------------
 
-    def of(self, e: Any) -> str:
-        """A value; an element of a tensor that the kernel writes to global memory isn't one: the
-        scalar unit's cache may hold what was there before.
+    def element(self, e: Elem) -> str | None:
+        """An element of a tensor that the kernel writes to global memory, by way of UB: the scalar
+        unit's cache may hold what was there before. None for others.
         """
-        for n in e.walk() if isinstance(e, Node) else ():
-            if (
-                isinstance(n, Elem)
-                and n.array.space is Space.GLOBAL
-                and n.array.name in self.written
-            ):
-                raise unprintable(n, "elements of tensors that the kernel itself writes")
-        return super().of(e)
+        if e.array.space is not Space.GLOBAL or e.array.name not in self.written:
+            return None
+        name, scratch = helper(self, e, "load_element")
+        return f"{name}({e.array.name}[{self.of(e.index)}], {scratch.removesuffix(', ')})"
+
+    def call(self, e: Call) -> str:
+        """A function of numbers, which the vector units carry out."""
+        if e.fn == "abs" and (e.type.is_integer or e.type.is_float):
+            return f"{self.text.helper('magnitude')}({self.of(e.args[0])})"
+        real = ("float32", "float16") if e.fn in _OF_HALF else ("float32",)
+        if e.fn not in _ONE or str(e.type) not in real:
+            raise unprintable(e, f"calls of T.{e.fn} of {e.type} on the scalar unit")
+        name, _ = helper(self, e, f"one_{e.fn}")
+        size = BLOCK + max((SCRATCH.get(c, 0) for c in CALLS.get(name, ())), default=0)
+        values = ", ".join(f"({type_of(e.type, e)}){self.of(a)}" for a in e.args)
+        return f"{name}({values}, {self.scratch(size, e)})"
 
     def write(self, stmt: Write) -> None:
         """One element."""
         if stmt.array.space in (Space.REGISTER, Space.LOCAL):
             super().write(stmt)
             return
+        index, value = self.of(stmt.index), self.of(stmt.value)
         if stmt.array.space is Space.GLOBAL:
-            raise unprintable(stmt, "single elements stored to global memory")
-        index = self.of(stmt.index)
-        self.text.line(f"{stmt.array.name}.SetValue({index}, {self.of(stmt.value)});")
+            name, scratch = helper(self, stmt, "store_element")
+            value = f"({type_of(stmt.array.type, stmt)}){value}"
+            scratch = scratch.removesuffix(", ")
+            self.text.line(f"{name}({stmt.array.name}[{index}], {value}, {scratch});")
+            return
+        self.text.line(f"{stmt.array.name}.SetValue({index}, {value});")
         self.stored.add(stmt.array)
+
+
+_OF_HALF = frozenset({"exp", "log", "sqrt", "rsqrt"})
+_ONE = frozenset({*_OF_HALF, "floor", "ceil", "trunc", "round", "sigmoid", "sin", "cos", "pow"})
+"""The functions of numbers that the vector units carry out (`one_...` of the helpers)."""
 
 
 def _is_stored(node: Node) -> TypeGuard[Write]:
@@ -310,7 +341,7 @@ def _gm_ub_rows(x: Statements, stmt: Instr, sizes: Sequence[Expr], pad: str) -> 
     rows, columns, src_pitch, dst_pitch = (x.of(e) for e in sizes)
     size, element = dst.array.type.bytes, type_of(dst.array.type, stmt)
     if not pad and not _ends_with_a_block(dst, sizes[0], sizes[1]):
-        needs(stmt, dst.dtype, MOVED, "loads of parts of blocks")
+        needs(stmt, dst.dtype, (*MOVED, *BYTES), "loads of parts of blocks")
         called, scratch = helper(x, stmt, "load_rows")
         places = f"{at(x, dst)}, {at(x, src)}, {scratch}"
         x.text.line(f"{called}({places}{rows}, {columns}, {src_pitch}, {dst_pitch});")
@@ -483,14 +514,17 @@ def _mad(x: Statements, stmt: Instr) -> None:
 def _l0c_gm(x: Statements, stmt: Instr) -> None:
     (dst,), (src,) = stmt.outs, slots(stmt)
     rows, columns, c_rows, pitch, scale = scalars(x, stmt)[:5]
-    same = dst.array.type == src.array.type
-    quant = "NoQuant" if same else _QUANT.get(str(dst.array.type))
-    if quant is None or (not same and src.array.type != "float32") or scale != "1.0f":
-        raise unprintable(stmt, f"drains of {src.array.type} into {dst.array.type}")
+    made = dst.array.type
+    quant = _QUANT.get((str(src.array.type), str(made)))
+    factor = quantiser(values_of(stmt)[4], signed=str(made) == "int8")
+    if quant is None or factor is None or (quant not in _SCALED and scale != "1.0f"):
+        raise unprintable(stmt, f"drains of {src.array.type} into {made} with this scale")
     relu = "true" if dict(stmt.imm)["relu"] else "false"
     with x.text.inside(""):
         x.text.line(f"FixpipeParamsV220 drain({columns}, {rows}, {c_rows}, {pitch}, {relu});")
         x.text.line(f"drain.quantPre = QuantMode_t::{quant};")
+        if quant in _SCALED:
+            x.text.line(f"drain.deqScalar = {factor}ull;")
         types = ", ".join(type_of(s.array.type, stmt) for s in (dst, src))
         x.text.line(f"Fixpipe<{types}, CFG_ROW_MAJOR>({at(x, dst)}, {at(x, src)}, drain);")
 

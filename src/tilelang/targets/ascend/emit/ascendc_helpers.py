@@ -7,22 +7,43 @@ functions only, and order their own calls by barriers of V. `scratch` lies in UB
 
 from __future__ import annotations
 
+from tilelang.targets.ascend.emit.ascendc_maths import MATHS, MATHS_CALLS, MATHS_SCRATCH
+from tilelang.targets.ascend.emit.ascendc_places import PLACES, PLACES_CALLS, PLACES_SCRATCH
+
 HELPERS: dict[str, str] = {
+    **MATHS,
+    **PLACES,
     "lesser": """\
 template <typename T> __aicore__ inline T lesser(T a, T b) { return a != a || a < b ? a : b; }
 """,
     "greater": """\
 template <typename T> __aicore__ inline T greater(T a, T b) { return a != a || a > b ? a : b; }
 """,
-    # Elements of 16 or 32 bits that are no whole number of blocks: a mask says how many.
+    "magnitude": """\
+template <typename T> __aicore__ inline T magnitude(T x) { return x < 0 ? (T)-x : x; }
+""",
+    # Elements that are no whole number of blocks: a mask says how many. Bytes go in pairs, a last
+    # one by the scalar unit.
     "copy_part": """\
 template <typename T>
 __aicore__ inline void copy_part(
     const LocalTensor<T>& dst, const LocalTensor<T>& src, int32_t count) {
-  constexpr int32_t wide = 256 / sizeof(T);
-  for (int32_t at = 0; at < count; at += wide) {
-    uint64_t mask = count - at < wide ? count - at : wide;
-    Copy(dst[at], src[at], mask, 1, CopyRepeatParams(1, 1, 8, 8));
+  if constexpr (sizeof(T) == 1) {
+    if (count > 1) {
+      copy_part(dst.template ReinterpretCast<uint16_t>(), src.template ReinterpretCast<uint16_t>(),
+                count / 2);
+    }
+    if (count % 2 == 1) {
+      PipeBarrier<PIPE_ALL>();
+      dst.SetValue(count - 1, src.GetValue(count - 1));
+      PipeBarrier<PIPE_ALL>();
+    }
+  } else {
+    constexpr int32_t wide = 256 / sizeof(T);
+    for (int32_t at = 0; at < count; at += wide) {
+      uint64_t mask = count - at < wide ? count - at : wide;
+      Copy(dst[at], src[at], mask, 1, CopyRepeatParams(1, 1, 8, 8));
+    }
   }
 }
 """,
@@ -49,8 +70,9 @@ __aicore__ inline void load_rows(
         (uint32_t)((src_pitch - tail) * size), 0, 0);
     DataCopyPad(ends, src[row * src_pitch + whole], parts, nothing);
     PipeBarrier<PIPE_ALL>();
-    Copy(dst[row * dst_pitch + whole], ends, (uint64_t)tail, (uint8_t)count,
-         CopyRepeatParams(1, 1, (uint16_t)(dst_pitch / block), 1));
+    for (int32_t k = 0; k < count; ++k) {
+      copy_part(dst[(row + k) * dst_pitch + whole], ends[k * block], tail);
+    }
     PipeBarrier<PIPE_ALL>();
   }
 }
@@ -226,85 +248,6 @@ __aicore__ inline void choose_scalar(
 }
 """,
     **{
-        f"{word}_by": f"""\
-template <typename T>
-__aicore__ inline void {word}_by(
-    const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& scratch,
-    T value, int32_t count) {{
-  constexpr int32_t wide = 2048 / sizeof(T);
-  LocalTensor<T> all = scratch.ReinterpretCast<T>();
-  PipeBarrier<PIPE_V>();
-  Duplicate(all, value, count < wide ? count : wide);
-  PipeBarrier<PIPE_V>();
-  for (int32_t at = 0; at < count; at += wide) {{
-    {call}(dst[at], src[at], all, count - at < wide ? count - at : wide);
-  }}
-}}
-"""
-        for word, call in (("divide", "Div"), ("and", "And"), ("or", "Or"))
-    },
-    # The API has And, Or and Not: a ^ b is (a | b) & ~(a & b).
-    "exclusive_or": """\
-template <typename T>
-__aicore__ inline void exclusive_or(
-    const LocalTensor<T>& dst, const LocalTensor<T>& a, const LocalTensor<T>& b,
-    const LocalTensor<uint8_t>& scratch, int32_t count) {
-  constexpr int32_t wide = 2048 / sizeof(T);
-  LocalTensor<T> both = scratch.ReinterpretCast<T>();
-  for (int32_t at = 0; at < count; at += wide) {
-    int32_t n = count - at < wide ? count - at : wide;
-    PipeBarrier<PIPE_V>();
-    And(both, a[at], b[at], n);
-    PipeBarrier<PIPE_V>();
-    Not(both, both, n);
-    Or(dst[at], a[at], b[at], n);
-    PipeBarrier<PIPE_V>();
-    And(dst[at], dst[at], both, n);
-  }
-}
-""",
-    "sigmoid": """\
-template <typename T>
-__aicore__ inline void sigmoid(
-    const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& scratch,
-    int32_t count) {
-  constexpr int32_t wide = 2048 / sizeof(T);
-  LocalTensor<T> under = scratch.ReinterpretCast<T>();
-  for (int32_t at = 0; at < count; at += wide) {
-    int32_t n = count - at < wide ? count - at : wide;
-    PipeBarrier<PIPE_V>();
-    Muls(under, src[at], (T)-1.0f, n);
-    PipeBarrier<PIPE_V>();
-    Exp(under, under, n);
-    PipeBarrier<PIPE_V>();
-    Adds(under, under, (T)1.0f, n);
-    Duplicate(dst[at], (T)1.0f, n);
-    PipeBarrier<PIPE_V>();
-    Div(dst[at], dst[at], under, n);
-  }
-}
-""",
-    "silu": """\
-template <typename T>
-__aicore__ inline void silu(
-    const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& scratch,
-    int32_t count) {
-  constexpr int32_t wide = 2048 / sizeof(T);
-  LocalTensor<T> under = scratch.ReinterpretCast<T>();
-  for (int32_t at = 0; at < count; at += wide) {
-    int32_t n = count - at < wide ? count - at : wide;
-    PipeBarrier<PIPE_V>();
-    Muls(under, src[at], (T)-1.0f, n);
-    PipeBarrier<PIPE_V>();
-    Exp(under, under, n);
-    PipeBarrier<PIPE_V>();
-    Adds(under, under, (T)1.0f, n);
-    PipeBarrier<PIPE_V>();
-    Div(dst[at], src[at], under, n);
-  }
-}
-""",
-    **{
         f"reduce_rows_{op}": f"""\
 template <typename T>
 __aicore__ inline void reduce_rows_{op}(
@@ -378,6 +321,8 @@ __aicore__ inline void meet_all() {
 }
 
 SCRATCH = {
+    **MATHS_SCRATCH,
+    **PLACES_SCRATCH,
     "load_rows": 4096,
     "expand_column": 2048,
     **{
@@ -387,14 +332,11 @@ SCRATCH = {
     },
     "compare_part": 1024,
     "compares_part": 1024,
-    "divide_by": 2048,
-    "and_by": 2048,
-    "or_by": 2048,
-    "exclusive_or": 2048,
-    "sigmoid": 2048,
-    "silu": 2048,
     **{f"reduce_rows_{op}": 1024 for op in ("sum", "max", "min")},
 }
 """Bytes of UB behind the buffers that a function works in."""
 
-__all__ = ["HELPERS", "SCRATCH"]
+CALLS = {**MATHS_CALLS, **PLACES_CALLS, "load_rows": ("copy_part",)}
+"""The functions that a function calls, which stand in front of it."""
+
+__all__ = ["CALLS", "HELPERS", "SCRATCH"]

@@ -9,101 +9,34 @@ name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
 
 from tilelang.dtypes import DType
-from tilelang.ir.ascend import VECTOR_CASTS
+from tilelang.ir.ascend import VECTOR_CASTS, Core
 from tilelang.ir.expr import Const, Expr, int_value
 from tilelang.ir.thread import Instr, Slot
-from tilelang.targets.ascend.emit.ascendc_helpers import SCRATCH
+from tilelang.targets.ascend.emit.ascendc_common import (
+    ARITHMETIC,
+    BLOCK,
+    BYTES,
+    MOVED,
+    REAL,
+    REPEAT,
+    SHIFTED,
+    at,
+    by_row,
+    helper,
+    kernel_of,
+    need_rows,
+    needs,
+    row_of,
+    slots,
+    typed,
+    values_of,
+)
+from tilelang.targets.ascend.emit.ascendc_maths import PIECE
+from tilelang.targets.ascend.emit.ascendc_moves import MOVES
 from tilelang.targets.ascend.emit.statements import Printer, Statements
 from tilelang.targets.ascend.emit.text import type_of, unprintable
-
-if TYPE_CHECKING:
-    from tilelang.targets.ascend.emit.ascendc import AscendC
-
-BLOCK = 32
-_REPEAT = 256
-
-_REAL = ("float16", "float32")
-_ARITHMETIC = (*_REAL, "int16", "int32")
-_SHIFTED = ("int16", "uint16", "int32", "uint32")
-MOVED = ("int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32")
-"""Types of 16 and 32 bits: those of functions that only move elements."""
-
-
-def at(x: Statements, slot: Slot, more: str = "") -> str:
-    """A tensor from the slot's first element on, or from `more` elements behind it."""
-    index = x.of(slot.index)
-    total = " + ".join(p for p in (index if index != "0" else "", more) if p)
-    return f"{slot.array.name}[{total}]" if total else slot.array.name
-
-
-def values_of(stmt: Instr) -> list[Expr]:
-    """The operands that are scalars."""
-    return [cast("Expr", e) for e in stmt.ins if not isinstance(e, Slot)]
-
-
-def scalars(x: Statements, stmt: Instr) -> list[str]:
-    """The text of the operands that are scalars."""
-    return [x.of(e) for e in values_of(stmt)]
-
-
-def slots(stmt: Instr) -> list[Slot]:
-    """The operands that are read and are elements of arrays."""
-    return [e for e in stmt.ins if isinstance(e, Slot)]
-
-
-def needs(stmt: Instr, dtype: DType, allowed: Sequence[str], what: str) -> None:
-    """Refuse a type that the function's page does not have."""
-    if str(dtype) not in allowed:
-        raise unprintable(stmt, f"{what} of {dtype}")
-
-
-def need_rows(stmt: Instr, rows: Expr, pitches: Sequence[tuple[Expr, Slot]]) -> None:
-    """Refuse rows that do not begin at a block."""
-    if int_value(rows) == 1:
-        return
-    for pitch, slot in pitches:
-        step = int_value(pitch)
-        if step is not None and step * slot.array.type.bytes % BLOCK:
-            raise unprintable(stmt, f"rows of {step} {slot.dtype}, which begin between blocks,")
-
-
-def typed(x: Statements, stmt: Instr, value: Expr, dtype: DType) -> str:
-    """A scalar of exactly the type that the API compares with the tensor's."""
-    text = x.of(value)
-    cast_to = f"({type_of(dtype, stmt)})"
-    plain = str(dtype) in ("float32", "int32") and value.dtype == dtype
-    return text if plain or text.startswith(cast_to) else cast_to + text
-
-
-def by_row(x: Statements, rows: Expr, call: Sequence[str]) -> None:
-    """Calls for each row; `row` counts them."""
-    if int_value(rows) == 1:
-        for line in call:
-            x.text.line(line)
-        return
-    with x.text.inside(f"for (int32_t row = 0; row < {x.of(rows)}; ++row)"):
-        for line in call:
-            x.text.line(line)
-
-
-def row_of(x: Statements, slot: Slot, rows: Expr, pitch: Expr) -> str:
-    """The slot's row in `by_row`."""
-    still = int_value(rows) == 1 or int_value(pitch) == 0
-    return at(x, slot, "" if still else f"row * {x.of(pitch)}")
-
-
-def _kernel(x: Statements) -> AscendC:
-    return cast("AscendC", x)
-
-
-def helper(x: Statements, stmt: Instr, name: str) -> tuple[str, str]:
-    """A function of ours by name, and the argument that is its place for temporaries."""
-    size = SCRATCH.get(name, 0)
-    return x.text.helper(name), f"{_kernel(x).scratch(size, stmt)}, " if size else ""
-
 
 # Elementwise --------------------------------------------------------------------------------------
 
@@ -183,12 +116,7 @@ def _bits(name: str, *, ours: bool = False) -> Printer:
 
     def printer(x: Statements, stmt: Instr) -> None:
         row = _Row(x, stmt, 0)
-        size = row.dtype.bytes
-        columns = int_value(row.columns)
-        if size == 1 and (columns is None or columns % 2):
-            raise unprintable(stmt, f"{name} of an odd number of {row.dtype}")
-        count = f"({row.count}) * {size} / 2" if size != 2 else row.count
-        places = [f"{p}.ReinterpretCast<uint16_t>()" for p in row.places]
+        places, count = _pairs_of_bytes(stmt, row, name)
         called, scratch = helper(x, stmt, name) if ours else (name, "")
         by_row(x, row.rows, [f"{called}({', '.join(places)}, {scratch}{count});"])
 
@@ -196,21 +124,37 @@ def _bits(name: str, *, ours: bool = False) -> Printer:
 
 
 def _bits_by(name: str) -> Printer:
-    """The same with a scalar of 16 or 32 bits: one whose halves differ has no form."""
+    """The same with a number, of which a temporary is full; bytes are pairs of equal ones."""
 
     def printer(x: Statements, stmt: Instr) -> None:
         row = _Row(x, stmt, 1)
-        needs(stmt, row.dtype, ("int16", "uint16"), f"{name} by a scalar")
+        columns, count = _pairs_of_bytes(stmt, row, name)
         called, scratch = helper(x, stmt, name)
         value = typed(x, stmt, row.given[0], row.dtype)
-        by_row(x, row.rows, [f"{called}({', '.join(row.places)}, {scratch}{value}, {row.count});"])
+        element = type_of(row.dtype, stmt)
+        if row.dtype.bytes == 1:
+            element, value = "uint16_t", f"(uint16_t)((uint8_t){value} * 257)"
+        words = f"scratch.ReinterpretCast<{element}>()"
+        x.text.line("PipeBarrier<PIPE_V>();")
+        x.text.line(f"Duplicate({words}, {value}, {PIECE} / sizeof({element}));")
+        by_row(x, row.rows, [f"{called}({', '.join(columns)}, {scratch}{count});"])
 
     return printer
 
 
+def _pairs_of_bytes(stmt: Instr, row: _Row, name: str) -> tuple[list[str], str]:
+    """The operands of a row as words of 16 bits, and how many they are."""
+    size = row.dtype.bytes
+    columns = int_value(row.columns)
+    if size == 1 and (columns is None or columns % 2):
+        raise unprintable(stmt, f"{name} of an odd number of {row.dtype}")
+    count = f"({row.count}) * {size} / 2" if size != 2 else row.count
+    return [f"{p}.ReinterpretCast<uint16_t>()" for p in row.places], count
+
+
 def _negated(x: Statements, stmt: Instr) -> None:
     row = _Row(x, stmt, 0)
-    needs(stmt, row.dtype, _ARITHMETIC, "neg")
+    needs(stmt, row.dtype, ARITHMETIC, "neg")
     minus = "-1.0f" if str(row.dtype) == "float32" else f"({type_of(row.dtype, stmt)})-1"
     by_row(x, row.rows, [f"Muls({', '.join(row.places)}, {minus}, {row.count});"])
 
@@ -218,14 +162,14 @@ def _negated(x: Statements, stmt: Instr) -> None:
 def _less_scalar(x: Statements, stmt: Instr) -> None:
     """a - b is a + (-b) of floats and of integers that wrap."""
     row = _Row(x, stmt, 1)
-    needs(stmt, row.dtype, _ARITHMETIC, "sub by a scalar")
+    needs(stmt, row.dtype, ARITHMETIC, "sub by a scalar")
     value = f"({type_of(row.dtype, stmt)})(-{typed(x, stmt, row.given[0], row.dtype)})"
     by_row(x, row.rows, [f"Adds({', '.join(row.places)}, {value}, {row.count});"])
 
 
 def _clamp(x: Statements, stmt: Instr) -> None:
     row = _Row(x, stmt, 2)
-    needs(stmt, row.dtype, _ARITHMETIC, "clamp")
+    needs(stmt, row.dtype, ARITHMETIC, "clamp")
     low, high = (typed(x, stmt, v, row.dtype) for v in row.given)
     dst, src = row.places
     by_row(
@@ -239,11 +183,25 @@ def _clamp(x: Statements, stmt: Instr) -> None:
     )
 
 
-def _rounded(x: Statements, stmt: Instr) -> None:
-    row = _Row(x, stmt, 0)
-    needs(stmt, row.dtype, ("float32",), "round")
-    call = f"Cast({', '.join(row.places)}, RoundMode::CAST_RINT, {row.count});"
-    by_row(x, row.rows, [call])
+def _in_float(name: str, given: int = 0) -> Printer:
+    """One of our functions of float, which half goes through."""
+    in_float, in_half = _ours(name, ("float32",), given), _ours(f"{name}_half", REAL, given)
+
+    def printer(x: Statements, stmt: Instr) -> None:
+        (in_half if str(stmt.outs[0].dtype) == "float16" else in_float)(x, stmt)
+
+    return printer
+
+
+def _power(*, by_number: bool) -> Printer:
+    tail = "_by" if by_number else ""
+    real = _in_float(f"power{tail}", int(by_number))
+    whole = _ours(f"power_whole{tail}", ("int32",), int(by_number))
+
+    def printer(x: Statements, stmt: Instr) -> None:
+        (whole if str(stmt.outs[0].dtype) == "int32" else real)(x, stmt)
+
+    return printer
 
 
 # Copies within UB ---------------------------------------------------------------------------------
@@ -254,7 +212,7 @@ def _part(x: Statements, stmt: Instr, dst: str, src: str, count: Expr, dtype: DT
     known = int_value(count)
     if known is not None and known * dtype.bytes % BLOCK == 0:
         return f"DataCopy({dst}, {src}, {known});"
-    needs(stmt, dtype, MOVED, "copies of parts of blocks")
+    needs(stmt, dtype, (*MOVED, *BYTES), "copies of parts of blocks")
     return f"{x.text.helper('copy_part')}({dst}, {src}, {x.of(count)});"
 
 
@@ -291,14 +249,18 @@ def _broadcast(x: Statements, stmt: Instr) -> None:
     (dst,), (src,) = stmt.outs, slots(stmt)
     rows, columns, dst_pitch, pitch, step = values_of(stmt)
     need_rows(stmt, rows, [(dst_pitch, dst)])
-    needs(stmt, dst.dtype, MOVED, "broadcasts")
+    needs(stmt, dst.dtype, (*MOVED, *BYTES), "broadcasts")
     if int_value(step) == 1:
         need_rows(stmt, rows, [(pitch, src)])
         a, b = row_of(x, dst, rows, dst_pitch), row_of(x, src, rows, pitch)
         by_row(x, rows, [_part(x, stmt, a, b, columns, dst.dtype)])
         return
-    if int_value(step) != 0 or int_value(pitch) != 1:
+    if int_value(step) != 0:
         raise unprintable(stmt, "broadcasts of elements that are no neighbours")
+    if int_value(pitch) != 1 or dst.dtype.bytes == 1:
+        sizes = ", ".join(x.of(v) for v in (rows, columns, dst_pitch, pitch))
+        x.text.line(f"{x.text.helper('expand_elements')}({at(x, dst)}, {at(x, src)}, {sizes});")
+        return
     called, scratch = helper(x, stmt, "expand_column")
     sizes = ", ".join(x.of(v) for v in (rows, columns, dst_pitch))
     x.text.line(f"{called}({at(x, dst)}, {at(x, src)}, {scratch}{sizes});")
@@ -329,13 +291,13 @@ def _compare(x: Statements, stmt: Instr) -> None:
     (dst,), (a, *more) = stmt.outs, slots(stmt)
     mode = dict(stmt.imm)["mode"]
     *given, count = values_of(stmt)
-    if not (str(a.dtype) in _REAL or (str(a.dtype) == "int32" and mode == "EQ")):
+    if not (str(a.dtype) in REAL or (str(a.dtype) == "int32" and mode == "EQ")):
         raise unprintable(stmt, f"comparisons {mode} of {a.dtype}")
     places = ", ".join(at(x, s) for s in (dst, a, *more))
     scalar = f", {typed(x, stmt, given[0], a.dtype)}" if given else ""
     name = "Compares" if given else "Compare"
     known = int_value(count)
-    if known is not None and known * a.array.type.bytes % _REPEAT == 0:
+    if known is not None and known * a.array.type.bytes % REPEAT == 0:
         x.text.line(f"{name}({places}{scalar}, CMPMODE::{mode}, {known});")
         return
     # What is behind the last 256 bytes would be left out.
@@ -357,59 +319,6 @@ def _select(x: Statements, stmt: Instr) -> None:
     x.text.line(f"{name}({at(x, dst)}, {bits}, {at(x, a)}, {b}, {x.of(count)}, {repeated});")
 
 
-# Places -------------------------------------------------------------------------------------------
-
-
-def _offset(x: Statements, slot: Slot) -> str:
-    text = at(x, slot)
-    return text if str(slot.dtype) == "uint32" else f"{text}.ReinterpretCast<uint32_t>()"
-
-
-def _gather(x: Statements, stmt: Instr) -> None:
-    (dst,), (src, offset) = stmt.outs, slots(stmt)
-    base, count, _ = scalars(x, stmt)
-    needs(stmt, dst.dtype, MOVED, "gathers")
-    places = f"{at(x, dst)}, {at(x, src)}, {_offset(x, offset)}"
-    x.text.line(f"Gather({places}, (uint32_t){base}, {count});")
-
-
-def _gather_blocks(x: Statements, stmt: Instr) -> None:
-    (dst,), (src, offset) = stmt.outs, slots(stmt)
-    count, _ = values_of(stmt)
-    known = int_value(count)
-    if known is None or known % 8:
-        raise unprintable(stmt, "gathers of no multiple of 8 blocks")
-    needs(stmt, dst.dtype, MOVED, "gathers of blocks")
-    word = f".ReinterpretCast<uint{8 * dst.array.type.bytes}_t>()"
-    places = f"{at(x, dst)}{word}, {at(x, src)}{word}, {_offset(x, offset)}"
-    x.text.line(f"Gatherb({places}, {known // 8}, GatherRepeatParams(1, 8));")
-
-
-_PATTERNS = {"P0101": 1, "P1010": 2, "P0001": 3, "P0010": 4, "P0100": 5, "P1000": 6, "P1111": 7}
-
-
-def _gather_mask(x: Statements, stmt: Instr) -> None:
-    (dst,), (src,) = stmt.outs, slots(stmt)
-    count, _ = scalars(x, stmt)
-    needs(stmt, dst.dtype, MOVED, "gathers by a pattern")
-    pattern = _PATTERNS[dict(stmt.imm)["pattern"]]
-    with x.text.inside(""):
-        x.text.line("uint64_t kept = 0;")
-        x.text.line(
-            f"GatherMask({at(x, dst)}, {at(x, src)}, {pattern}, true, {count},"
-            " GatherMaskParams(1, 1, 8, 0), kept);"
-        )
-
-
-def _progression(x: Statements, stmt: Instr) -> None:
-    (dst,) = stmt.outs
-    first, step, count = values_of(stmt)
-    needs(stmt, dst.dtype, ("int16", "int32", "float32"), "progressions")
-    name = x.text.helper("progression")
-    ends = ", ".join(typed(x, stmt, v, dst.dtype) for v in (first, step))
-    x.text.line(f"{name}({at(x, dst)}, {ends}, {x.of(count)});")
-
-
 # Reductions ---------------------------------------------------------------------------------------
 
 
@@ -419,8 +328,8 @@ def _reduce(op: str, *, goes_on: bool) -> Printer:
     def printer(x: Statements, stmt: Instr) -> None:
         (dst,), (src,) = stmt.outs, slots(stmt)
         outer, n, inner, src_pitch, src_step, dst_pitch = values_of(stmt)
+        needs(stmt, dst.dtype, REAL, f"reduce_{op}")
         if int_value(inner) == 1 and int_value(src_step) == 1:
-            needs(stmt, dst.dtype, _REAL, f"reduce_{op}")
             need_rows(stmt, outer, [(src_pitch, src)])
             if int_value(dst_pitch) != 1 and int_value(outer) != 1:
                 raise unprintable(stmt, "results of a reduction that are no neighbours")
@@ -428,7 +337,6 @@ def _reduce(op: str, *, goes_on: bool) -> Printer:
             sizes = ", ".join(x.of(v) for v in (outer, n, src_pitch))
             x.text.line(f"{name}({at(x, dst)}, {at(x, src)}, {scratch}{sizes}, {more});")
             return
-        needs(stmt, dst.dtype, _ARITHMETIC, f"reduce_{op}")
         need_rows(stmt, n, [(src_step, src)])
         need_rows(stmt, outer, [(src_pitch, src), (dst_pitch, dst)])
         name = x.text.helper(f"reduce_columns_{op}")
@@ -439,13 +347,61 @@ def _reduce(op: str, *, goes_on: bool) -> Printer:
     return printer
 
 
+def _block_reduce(op: str) -> Printer:
+    """A result for each block, eight in a repeat; the last repeat may have fewer."""
+
+    def printer(x: Statements, stmt: Instr) -> None:
+        (dst,), (src,) = stmt.outs, slots(stmt)
+        count = int_value(values_of(stmt)[0])
+        lanes = BLOCK // dst.dtype.bytes
+        needs(stmt, dst.dtype, REAL, f"block_reduce_{op}")
+        if count is None or count // 8 > _MOST_REPEATS:
+            raise unprintable(stmt, "reductions of more blocks than a call has repeats for")
+        for first, repeats, blocks in ((0, count // 8, 8), (count // 8 * 8, 1, count % 8)):
+            if repeats and blocks:
+                a, b = at(x, dst, str(first)), at(x, src, str(first * lanes))
+                x.text.line(
+                    f"BlockReduce{op.title()}({a}, {b}, {repeats}, {blocks * lanes}, 1, 1, 8);"
+                )
+
+    return printer
+
+
+def _whole_reduce(op: str) -> Printer:
+    """The largest or least of each repeat, and its place."""
+
+    def printer(x: Statements, stmt: Instr) -> None:
+        (dst,), (src,) = stmt.outs, slots(stmt)
+        rows, n = (int_value(v) for v in values_of(stmt))
+        size = dst.dtype.bytes
+        if rows is None or n is None or rows > _MOST_REPEATS or n * size % BLOCK or n * size > 256:
+            raise unprintable(stmt, "reductions of rows that are no repeats of whole blocks")
+        x.text.line(
+            f"WholeReduce{op.title()}({at(x, dst)}, {at(x, src)}, {n}, {rows}, 1, 1,"
+            f" {n * size // BLOCK}, ReduceOrder::ORDER_VALUE_INDEX);"
+        )
+
+    return printer
+
+
+def _deq_scale(x: Statements, stmt: Instr) -> None:
+    """The factor of conversions of int32 to half, which cube cores have none of."""
+    if kernel_of(x).core is Core.CUBE:
+        return
+    x.text.line(f"SetDeqScale((half){x.of(stmt.ins[0])});")
+
+
+_MOST_REPEATS = 255
+
+
 VECTOR_ROWS: dict[str, Printer] = {
+    **MOVES,
     "ub.ub": _within_ub,
     "v.cast": _cast,
     "v.dup": _duplicate,
     "v.broadcast": _broadcast,
     **{
-        f"v.{op}": _plain(name, _REAL)
+        f"v.{op}": _plain(name, REAL)
         for op, name in (
             ("exp", "Exp"),
             ("ln", "Ln"),
@@ -458,43 +414,48 @@ VECTOR_ROWS: dict[str, Printer] = {
         )
     },
     **{
-        f"v.{op}": _binary(name, _ARITHMETIC)
+        f"v.{op}": _binary(name, ARITHMETIC)
         for op, name in (
             ("add", "Add"), ("sub", "Sub"), ("mul", "Mul"), ("max", "Max"), ("min", "Min"),
         )
     },
     **{
-        f"v.{op}.s": _plain(name, _ARITHMETIC, 1)
+        f"v.{op}.s": _plain(name, ARITHMETIC, 1)
         for op, name in (("add", "Adds"), ("mul", "Muls"), ("max", "Maxs"), ("min", "Mins"))
     },
-    "v.div": _binary("Div", _REAL),
-    "v.relu": _plain("Relu", (*_REAL, "int32")),
+    "v.div": _binary("Div", REAL),
+    "v.relu": _plain("Relu", (*REAL, "int32")),
     "v.neg": _negated,
     "v.sub.s": _less_scalar,
-    "v.div.s": _ours("divide_by", _REAL, 1),
+    "v.div.s": _ours("divide_by", REAL, 1),
     "v.clamp.s": _clamp,
-    "v.leaky_relu.s": _plain("LeakyRelu", _REAL, 1),
-    "v.axpy.s": _plain("Axpy", _REAL, 1),
-    "v.mul_add_dst.s": _plain("Axpy", _REAL, 1),
-    "v.bitwise_lshift.s": _plain("ShiftLeft", _SHIFTED, 1),
-    "v.bitwise_rshift.s": _plain("ShiftRight", _SHIFTED, 1),
+    "v.leaky_relu.s": _plain("LeakyRelu", REAL, 1),
+    "v.axpy.s": _plain("Axpy", REAL, 1),
+    "v.mul_add_dst.s": _plain("Axpy", REAL, 1),
+    "v.bitwise_lshift.s": _plain("ShiftLeft", SHIFTED, 1),
+    "v.bitwise_rshift.s": _plain("ShiftRight", SHIFTED, 1),
     "v.bitwise_not": _bits("Not"),
     "v.bitwise_and": _bits("And"),
     "v.bitwise_or": _bits("Or"),
     "v.bitwise_xor": _bits("exclusive_or", ours=True),
     "v.bitwise_and.s": _bits_by("and_by"),
     "v.bitwise_or.s": _bits_by("or_by"),
-    "v.sigmoid": _ours("sigmoid", _REAL),
-    "v.silu": _ours("silu", _REAL),
-    "v.round": _rounded,
+    "v.sigmoid": _ours("sigmoid", REAL),
+    "v.silu": _ours("silu", REAL),
+    "v.round": _in_float("rounded"),
+    "v.sin": _in_float("sine"),
+    "v.cos": _in_float("cosine"),
+    "v.pow": _power(by_number=False),
+    "v.pow.s": _power(by_number=True),
+    "v.bitwise_xor.s": _bits_by("exclusive_or_by"),
+    "v.brcb": _broadcast,
+    **{f"v.block_reduce_{op}": _block_reduce(op) for op in ("max", "min", "sum")},
+    **{f"v.whole_reduce_{op}": _whole_reduce(op) for op in ("max", "min")},
+    "mode.deq_scale": _deq_scale,
     "v.compare": _compare,
     "v.compare.s": _compare,
     "v.select": _select,
     "v.select.s": _select,
-    "v.gather": _gather,
-    "v.gatherb": _gather_blocks,
-    "v.gather_mask": _gather_mask,
-    "v.progression": _progression,
     **{
         f"v.reduce_{op}{tail}": _reduce(op, goes_on=bool(tail))
         for op in ("sum", "max", "min")
@@ -503,16 +464,4 @@ VECTOR_ROWS: dict[str, Printer] = {
 }  # fmt: skip
 """A printer for each row of the vector units that basic functions of the API carry out."""
 
-__all__ = [
-    "BLOCK",
-    "MOVED",
-    "VECTOR_ROWS",
-    "at",
-    "filled",
-    "helper",
-    "need_rows",
-    "needs",
-    "scalars",
-    "slots",
-    "values_of",
-]
+__all__ = ["VECTOR_ROWS", "filled"]

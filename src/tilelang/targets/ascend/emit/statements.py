@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tilelang.ir.bounds import bounds
-from tilelang.ir.expr import Expr, Var, int_value
+from tilelang.ir.expr import Const, Expr, Var, int_value
 from tilelang.ir.interval import interval
 from tilelang.ir.thread import Array, Declare, Instr, Space, Write
 from tilelang.ir.tile import (
@@ -36,6 +38,19 @@ Printer = Callable[["Statements", Instr], None]
 def cut(*sizes: tuple[str, str]) -> str:
     """The condition that less is there than a tile has; `sizes` are pairs of both."""
     return " || ".join(f"{there} < {full}" for there, full in sizes if there != full) or "false"
+
+
+# Drains of L0C multiply by a float of which the chips take 10 bits of mantissa; bit 46 says that
+# results have a sign (CANN asc-devkit, QUANT_PRE of 2201 and 3510).
+_DROPPED = (1 << 13) - 1
+_SIGNED = 1 << 46
+
+
+def quantiser(scale: Expr, *, signed: bool) -> int | None:
+    """The word by which a drain multiplies, None for a factor that it cannot have."""
+    factor = scale.value if isinstance(scale, Const) else None
+    word = None if factor is None else int(np.array(factor, np.float32).view(np.uint32))
+    return None if word is None or word & _DROPPED else word | (_SIGNED if signed else 0)
 
 
 class Statements:

@@ -182,9 +182,13 @@ class Text:
     """The lines of a source, and what expressions need of the place where they stand.
 
     `own` are helpers of this source beside `HELPERS`. One that has `lesser` and `greater` is for
-    the scalar unit of a core: it has no maths, and elements of tensors are read by `GetValue`.
-    `tiles` are functions on tiles of UB that the source needs.
+    the scalar unit of a core: it has no maths but what `calls` gives, and elements of tensors are
+    read by `GetValue`, or as `elements` says. `tiles` are functions on tiles of UB that the source
+    needs.
     """
+
+    calls: Callable[[Call], str] | None = None
+    elements: Callable[[Elem], str | None] | None = None
 
     def __init__(self, own: Collection[str] = ()) -> None:
         self.own = frozenset(own)
@@ -266,12 +270,9 @@ def _const(x: Text, e: Const) -> str:
     return number(e.value, e.type, e)
 
 
-_SYMBOLS = {
-    BinaryOp.ADD: "+", BinaryOp.SUB: "-", BinaryOp.MUL: "*", BinaryOp.DIV: "/",
-    BinaryOp.TRUNCDIV: "/", BinaryOp.TRUNCMOD: "%", BinaryOp.BITAND: "&", BinaryOp.BITOR: "|",
-    BinaryOp.BITXOR: "^", BinaryOp.SHL: "<<", BinaryOp.SHR: ">>", BinaryOp.EQ: "==",
-    BinaryOp.NE: "!=", BinaryOp.LT: "<", BinaryOp.LE: "<=", BinaryOp.GT: ">", BinaryOp.GE: ">=",
-    BinaryOp.AND: "&&", BinaryOp.OR: "||",
+# Where C++ spells an operator differently from the IR, whose operators are named by their symbols.
+_SPELT = {
+    BinaryOp.TRUNCDIV: "/", BinaryOp.TRUNCMOD: "%", BinaryOp.AND: "&&", BinaryOp.OR: "||",
 }  # fmt: skip
 
 
@@ -290,7 +291,7 @@ def _binary(x: Text, e: Binary) -> str:
         if e.dtype.is_uint or (x.is_natural(e.a) and x.is_natural(e.b)):
             return f"({a} {'/' if word == 'floordiv' else '%'} {b})"
         return f"{x.helper(word)}<{type_of(e.dtype, e)}>({a}, {b})"
-    return f"({a} {_SYMBOLS[e.op]} {b})"
+    return f"({a} {_SPELT.get(e.op, e.op.value)} {b})"
 
 
 def _unary(x: Text, e: Unary) -> str:
@@ -331,9 +332,9 @@ _SPELLED = {"abs": "fabsf", "round": "rintf", "fma": "fmaf", "rcp": "1.0f / "}
 
 
 def _call(x: Text, e: Call) -> str:
+    if x.calls is not None:
+        return x.calls(e)
     args = ", ".join(x.of(a) for a in e.args)
-    if x.is_scalar_unit:
-        raise unprintable(e, f"calls of T.{e.fn} on the scalar unit")
     if e.fn in _MATHS and e.type == "float32":
         return f"{e.fn}f({args})"
     if e.fn == "abs" and e.type.is_integer:
@@ -350,6 +351,9 @@ def _select(x: Text, e: Select) -> str:
 def _elem(x: Text, e: Elem) -> str:
     if e.type.lanes != 1:
         raise unprintable(e, f"vectors of {e.type}")
+    made = x.elements(e) if x.elements is not None else None
+    if made is not None:
+        return made
     index = x.of(e.index)
     if x.is_scalar_unit and e.array.space not in (Space.REGISTER, Space.LOCAL):
         return f"{e.array.name}.GetValue({index})"

@@ -263,9 +263,8 @@ def _drain(dst: Array, src: Array, atomic: str = "", **p: Any) -> tuple[()]:
     x = read_blocks(src, p["columns"])
     if p["relu"]:
         x = np.maximum(x, np.zeros((), x.dtype))
-    scale = p["scale"] if p["scale"] != 1 else p.get("deq_scale", 1)
-    if scale != 1:
-        x = (x.astype(np.float32) * np.float32(scale)).astype(np.float32)
+    if p["scale"] != 1:
+        x = x.astype(np.float32) * np.float32(p["scale"])
     elif x.dtype == np.int32 and dst.dtype != np.int32:
         x = x.astype(np.float32)
     combine(dst, stored(x, dst.dtype), atomic)
@@ -304,15 +303,15 @@ _FROM_L0C = [
         count("sub"),
     ),
 ]
-"""`scale` multiplies an int32 accumulator before it is converted; 1 leaves that to the mode
-`deq_scale`.
-"""
+"""`scale` multiplies an accumulator before it is converted."""
 
 
 # Within UB ----------------------------------------------------------------------------------------
 
 
-def _cast(dst: Array, src: Array, rounding: str, **_: Any) -> tuple[()]:
+def _cast(dst: Array, src: Array, rounding: str, deq_scale: float = 1, **_: Any) -> tuple[()]:
+    if deq_scale != 1 and src.dtype == np.int32 and dst.dtype == np.float16:
+        src = src.astype(np.float32) * np.float32(np.float16(deq_scale))
     dst[...] = rounded(src, dst.dtype, rounding)
     return ()
 
