@@ -7,7 +7,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.compat.mma_emitter import TensorCoreIntrinEmitter, get_swizzle_layout
+from tilelang.language.mma_emitter import TensorCoreIntrinEmitter, get_swizzle_layout
 from tilelang.errors import TileError
 from tilelang.targets.cuda.nvrtc import include_folder, is_installed
 from tilelang.targets.cuda.rows.fragments import fragment_a, fragment_b, fragment_d

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tilelang.compat import adapter, devices, lowering, mma_emitter, sparse, tirx
+from tilelang.compat import adapter, devices, lowering, sparse, tirx
 from tilelang.dtypes import DType
 from tilelang.errors import TileNameError, error
-from tilelang.language import adapter_ops
+from tilelang.language import adapter_ops, mma_emitter, tcgen05_emitter
+from tilelang.language.buffers import RegionRef
 from tilelang.language.later import Later
-from tilelang.language.tileops import GemmWarpPolicy
+from tilelang.language.tileops import GemmWarpPolicy, region_of
 from tilelang.options import PassConfigKey
 from tilelang.tune import Ascend, MatmulTemplate
 
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from importlib.abc import Loader
 else:  # importlib.abc brings importlib.resources, a tenth of the cost of `import tilelang`
     Loader = object
+
+
+def to_buffer_region(x: Any) -> RegionRef:
+    """A buffer, a slice or an element as a slice."""
+    return RegionRef(region_of(x, "the operand of to_buffer_region"))
 
 
 def simplify_prim_func(func: Any) -> Any:
@@ -57,6 +63,10 @@ REAL: dict[str, dict[str, Any]] = {
     "tilelang.cuda.intrinsics.macro.mma_macro_generator": {
         "TensorCoreIntrinEmitter": mma_emitter.TensorCoreIntrinEmitter,
     },
+    "tilelang.cuda.intrinsics.macro.tcgen05_macro_generator": {
+        "TCGEN05DescriptorParams": tcgen05_emitter.TCGEN05DescriptorParams,
+        "TensorCoreIntrinEmitter": tcgen05_emitter.TCGEN05TensorCoreIntrinEmitter,
+    },
     "tilelang.cuda.intrinsics.sparse_layout": {
         "GROUP_CONFIG": sparse.GROUP_CONFIG,
         "get_e_factor": sparse.get_e_factor,
@@ -77,6 +87,7 @@ REAL: dict[str, dict[str, Any]] = {
         "PassConfigKey": PassConfigKey,
         "simplify_prim_func": simplify_prim_func,
     },
+    "tilelang.utils.language": {"to_buffer_region": to_buffer_region},
     "tvm": {"DataType": DType},
     "tvm.tir": {name: getattr(tirx, name) for name in tirx.__all__},
     "tvm.tirx": {name: getattr(tirx, name) for name in tirx.__all__},

@@ -200,6 +200,7 @@ from tilelang.language.loops import (
 )
 from tilelang.language.maths import *  # noqa: F403 - the maths functions are listed there
 from tilelang.language.maths import __all__ as _maths
+from tilelang.language.mma_emitter import TensorCoreIntrinEmitter, get_swizzle_layout
 from tilelang.language.names import (
     DTYPE_NAMES,
     AnyDType,
@@ -319,6 +320,11 @@ from tilelang.language.specialize import (
     set_max_nreg,
     ws,
     ws_op,
+)
+from tilelang.language.tcgen05_emitter import (
+    TCGEN05DescriptorParams,
+    TCGEN05TensorCoreIntrinEmitter,
+    make_blockscaled_gemm_layout,
 )
 from tilelang.language.threads import (
     activemask,

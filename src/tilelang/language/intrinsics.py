@@ -4,6 +4,7 @@ whole buffers.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -176,3 +177,10 @@ def any_of(buffer: Any) -> Value:
 def all_of(buffer: Any) -> Value:
     """Whether no element of a buffer or slice is zero."""
     return _test("T.all_of", Quantifier.ALL, buffer)
+
+
+def __getattr__(name: str) -> Any:
+    """Upstream's module of this name has all that is CUDA's own, which are names of `T` here."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(sys.modules["tilelang.language"], name)

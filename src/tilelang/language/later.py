@@ -84,7 +84,6 @@ LATER: dict[str, Later] = {
                 stride_byte_offset, base_offset=0, leading_is_absolute=False, swizzle_mode=0)
             initialize_wgmma_descriptor(descriptor, start_address, layout_type_=0,
                 leading_byte_offset=0, stride_byte_offset=0)
-            make_blockscaled_gemm_layout(C, A, transpose_A=False)
             ptx_ldmatrix(trans, num, src_access_ptr, dst_access_ptr)
             ptx_wgmma_ss(dtype, wgmma_prefix, a_is_k_major, b_is_k_major, a_dtype_abbrv,
                 b_dtype_abbrv, accum_dtype_abbrv, A_desc, A_offset, B_desc, B_offset, C_data,
@@ -100,11 +99,10 @@ LATER: dict[str, Later] = {
             ptx_cp_async_barrier(barrier_id) create_barriers(barrier_count)
             call_llvm_intrin call_llvm_pure_intrin mma_fill mma_store mma_store_index_map
             compute_gmma_descriptor compute_umma_descriptor get_ldmatrix_offset get_mma_micro_size
-            get_swizzle_layout make_mma_swizzle_layout ptx_cp_async_bulk ptx_mma ptx_mma_block_scale
+            make_mma_swizzle_layout ptx_cp_async_bulk ptx_mma ptx_mma_block_scale
             ptx_mma_sm70 ptx_mma_sp ptx_tcgen05_mma_blockscaled_ss ptx_tcgen05_mma_ss
             ptx_tcgen05_mma_ts ptx_wgmma_rs ptx_wgmma_sp_rs ptx_wgmma_sp_ss
-            SparseTensorCoreIntrinEmitter TCGEN05DescriptorParams TCGEN05TensorCoreIntrinEmitter
-            TensorCoreIntrinEmitter TensorCoreIntrinEmitterSM120
+            SparseTensorCoreIntrinEmitter TensorCoreIntrinEmitterSM120
             TensorCoreIntrinEmitterWithLadderTransform WGMMADescriptorParams
             WGMMATensorCoreIntrinEmitter WGSparseTensorCoreIntrinEmitter
             """,
