@@ -9,15 +9,18 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from blackwell_build import check_blackwell
 from gpu_build import gpu_program
 from tilelang.dtypes import DType, cast
-from tilelang.ir.thread import Elem, Write
+from tilelang.errors import TileTypeError
+from tilelang.ir.thread import Elem, Instr, Write
 from tilelang.isa.target import parse_target
 from tilelang.layout import (
     make_full_bank_swizzled_layout,
     make_half_bank_swizzled_layout,
     make_quarter_bank_swizzled_layout,
 )
+from tilelang.runtime.arrays import unpack_rows
 from tilelang.targets import CHIPS
 from tilelang.targets.cuda.nvrtc import compile_source, is_installed
 from tilelang.targets.cuda.program import emit
@@ -402,19 +405,41 @@ def test_packed_fp4_is_copied_and_converted(target, result):
     assert got.tobytes() == words.astype(DType(result).numpy).tobytes()
 
 
-def test_packed_fp4_through_tensor_copies():
+def test_a_tensor_copy_out_of_unpacked_elements_is_refused():
+    with pytest.raises(TileTypeError, match="an asynchronous copy moves bytes"):
+
+        @T.prim_func
+        def kernel(B: T.Tensor((64, 128), "float4_e2m1fn")):
+            with T.Kernel(1, threads=128):
+                s = T.alloc_shared((64, 128), "float4_e2m1_unpacked")
+                T.tma_copy(s, B)
+
+
+@pytest.mark.parametrize("tile", ["float4_e2m1fn", "float4_e2m1_unpacked", "int4"])
+def test_small_elements_through_tensor_copies(tile):
+    """They take a byte each on the device, also where the arrays given are packed."""
+    dtype = "int4" if tile == "int4" else "float4_e2m1fn"
+
     @T.prim_func
-    def kernel(A: T.Tensor((128, 256), "float4_e2m1fn"), B: T.Tensor((128, 256), "float4_e2m1fn")):
+    def kernel(A: T.Tensor((128, 256), dtype), B: T.Tensor((128, 256), dtype)):
         with T.Kernel(2, 2, threads=128) as (bx, by):
-            s, bar = T.alloc_shared((64, 128), "float4_e2m1fn"), T.alloc_barrier(128)
+            s, bar = T.alloc_shared((64, 128), tile), T.alloc_barrier(128)
             T.tma_copy(A[by * 64, bx * 128], s, barrier=bar)
             T.barrier_arrive(bar)
             T.mbarrier_wait_parity(bar, 0)
-            T.tma_copy(s, B[by * 64, bx * 128])
-            T.tma_store_wait(read=False)
+            if tile == dtype:
+                T.tma_copy(s, B[by * 64, bx * 128])
+                T.tma_store_wait(read=False)
+            else:
+                T.copy(s, B[by * 64, bx * 128])
 
     raw = RANDOM.integers(0, 256, (128, 128)).astype(np.uint8)
     assert np.array_equal(run(kernel, raw, np.zeros_like(raw)), raw)
+    plain = unpack_rows(raw, (128, 256), DType(dtype))
+    program = check_blackwell(kernel, seeds=3, A=plain, B=np.zeros_like(plain))
+    used = [n.row for n in program.walk() if isinstance(n, Instr)]
+    for way in ("load", "store") if tile == dtype else ("load",):
+        assert used.count(f"cp.async.bulk.tensor.2d.{way}") == 1
     machine_code(kernel)
 
 

@@ -397,7 +397,7 @@ def _tensor_map(m: TensorMap) -> Iterator[str]:
     if not 1 <= len(m.dims) <= 5 or len(m.box) != len(m.dims) or len(m.strides) != len(m.dims) - 1:
         yield f"{len(m.dims)} dims, {len(m.box)} box extents, {len(m.strides)} strides"
         return
-    inner = m.box[0] * m.array.type.bits // 8
+    inner = m.box[0] * m.array.type.numpy.itemsize
     if any(not 1 <= n <= 256 for n in m.box):
         yield f"a box of {m.box}: extents are 1 to 256"
     if m.swizzle not in (0, 32, 64, 128):

@@ -37,7 +37,7 @@ from tilelang.passes.simt.tensor_copies import (
 )
 from tilelang.scopes import Memory
 
-U64 = DType("uint64")
+U8, U64 = DType("uint8"), DType("uint64")
 
 COPIES = (TmaCopy, TmaGather4, TmaScatter4)
 
@@ -88,10 +88,12 @@ class ExplicitCopies:
         """One copy by the threads of a part."""
         load = stmt.barrier is not None
         tile, place = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
-        found = boxes(tile, place)
+        found = boxes(_as_bytes(tile), _as_bytes(place))
         left_out = () if self.possible else ("tensor copies are left out",)
         faults = chain(left_out, self.faults(found, load=load), self.tile_faults(found))
         fault = next(faults, None)
+        if tile.buffer.name in self.multiplied and tile.dtype.is_float4():
+            fault = f"the elements of {tile.buffer.name} are packed for a product"
         if fault is not None or isinstance(found, str):
             self.t.note("declined", f"T.tma_copy is done by the threads at once: {fault}", stmt.loc)
             return self.at_once(stmt, part)
@@ -239,6 +241,13 @@ class ExplicitCopies:
             yield f"another view of {name} exists"
         elif known not in (None, found.placement) or not may_lie(found, self.multiplied):
             yield f"{name} has to lie otherwise"
+
+
+def _as_bytes(region: Region) -> Region:
+    """A region of elements that take a byte each, though they are smaller, as one of bytes."""
+    dtype = region.dtype
+    small = dtype.is_subbyte or dtype.is_float4_e2m1_unpacked()
+    return region.with_(buffer=region.buffer.with_(type=U8)) if small else region
 
 
 def expected_once(body: Block) -> Block:
