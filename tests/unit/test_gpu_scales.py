@@ -1,5 +1,6 @@
 """Block-scaled products of tcgen05 whose scales an author copies to Tensor Memory."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -48,6 +49,77 @@ def test_products_with_scales_of_the_author(name):
     kind = "mxf4.scale_2X" if name == "mxfp4" else kind
     rows = {f"tcgen05.cp{two}.32x128b.warpx4", f"tcgen05.mma{two}.{kind}"}
     assert rows <= rows_of(program)
+
+
+def left_in_tensor_memory(pair, k=128):
+    """A goes through registers; of a pair each block has 128 rows."""
+    blocks = 2 if pair else 1
+    m, n, dtype = 128 * blocks, 64, "float8_e4m3fn"
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((m, k), dtype),
+        B: T.Tensor((n, k), "float8_e5m2"),
+        SFA: T.Tensor((m,), "uint32"),
+        SFB: T.Tensor((128,), "uint32"),
+        C: T.Tensor((m, n), "float32"),
+    ):
+        with T.ClusterKernel(blocks, threads=128, cluster_dims=blocks) as bx:
+            fa, a = T.alloc_fragment((128, k), dtype), T.alloc_tmem((128, k), dtype)
+            b = T.alloc_shared((n // blocks, k), "float8_e5m2")
+            sa, sb = (T.alloc_shared((128,), "uint32") for _ in range(2))
+            ta, tb = (T.alloc_tmem((128, 4), "uint32") for _ in range(2))
+            c, f = T.alloc_tmem((128, n), "float32"), T.alloc_fragment((128, n), "float32")
+            done = T.alloc_cluster_barrier(1) if pair else T.alloc_barrier(1)
+            T.copy(A[bx * 128, 0], fa)
+            T.copy(fa, a)
+            T.copy(B[bx * (n // blocks), 0], b)
+            T.copy(SFA[bx * 128 : bx * 128 + 128], sa)
+            T.copy(SFB, sb)
+            for words in [sa, sb]:
+                T.tcgen05_sf_warp_transpose(words)
+            if pair:
+                T.cluster_sync()
+            for words, cells in [(sa, ta), (sb, tb)]:
+                T.tcgen05_cp_warpx4(words, cells, use_2cta=pair)
+            T.tcgen05_gemm_blockscaled(
+                a,
+                b,
+                c,
+                ta,
+                tb,
+                transpose_B=True,
+                mbar=done,
+                clear_accum=True,
+                k_start=0,
+                sf_a_granularity_k=32,
+                sf_b_granularity_k=32,
+                use_2cta=pair,
+            )
+            T.mbarrier_wait_parity(done, 0)
+            T.copy(c, f)
+            T.copy(f, C[bx * 128, 0])
+
+    return kernel
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_products_with_scales_of_a_left_operand_in_tensor_memory(pair):
+    fn, random = left_in_tensor_memory(pair), np.random.default_rng(6)
+    m = 256 if pair else 128
+    a, b = (
+        random.integers(-3, 4, (rows, 128)).astype(kind)
+        for rows, kind in ((m, ml_dtypes.float8_e4m3fn), (64, ml_dtypes.float8_e5m2))
+    )
+    sfa, sfb = (random.integers(125, 130, (n, 4)).astype(np.uint8) for n in (m, 128))
+    powers_a, powers_b = (np.repeat(np.exp2(s - 127.0), 32, axis=1) for s in (sfa, sfb[:64]))
+    want = (a.astype("float64") * powers_a) @ (b.astype("float64") * powers_b).T
+    args = {"A": a, "B": b, "SFA": sfa.view(np.uint32)[:, 0], "SFB": sfb.view(np.uint32)[:, 0]}
+    args["C"] = np.zeros((m, 64), np.float32)
+    program = check_blackwell(fn, seeds=5, **args)
+    translate(fn.ir).run(args)
+    np.testing.assert_array_equal(args["C"], want)
+    assert f"tcgen05.mma{'.cta2' * pair}.mxf8f6f4.ts.scale_1X" in rows_of(program)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -133,6 +205,8 @@ def test_pairs_whose_products_wait_in_fifty_schedules(name):
 
 
 BUILT = {
+    "the left operand in Tensor Memory": (left_in_tensor_memory, False),
+    "a pair, the left operands in Tensor Memory": (left_in_tensor_memory, True),
     "one block": (issued, Case(256, 512, 1024, (128, 128, 128), stages=4)),
     "a pair": (issued, Case(256, 512, 1024, (128, 128, 128), stages=4, pair=True)),
     "a pair, fp4 by fp8": (issued, Case(256, 256, 512, (128, 128, 128), mixed=True, pair=True)),

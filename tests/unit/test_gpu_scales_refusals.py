@@ -31,6 +31,11 @@ class Parts:
         self.f = T.alloc_fragment((m, n), "float32")
         self.bar = T.alloc_barrier(1)
 
+    def gemm_from_tensor_memory(self, dtype: str, **more: Any) -> None:
+        """A lies there, where it can be."""
+        self.a = T.alloc_tmem(self.a.shape, dtype)
+        self.gemm(**more)
+
     def gemm(self, **more: Any) -> None:
         given = {"transpose_B": True, "mbar": self.bar, "k_start": 0}
         given |= {"sf_a_granularity_k": 32, "sf_b_granularity_k": 32}
@@ -90,6 +95,7 @@ CALLS = {
     ),
     "64 rows": (lambda p, i: p.gemm(), {"m": 64}),
     "more blocks than a word has scales": (lambda p, i: p.gemm(), {"k": 256}),
+    "fp4 in Tensor Memory": (lambda p, i: p.gemm_from_tensor_memory(F4), {"dtype": F4}),
     "scales of 48 elements": (lambda p, i: p.gemm(sf_a_granularity_k=48), {}),
     "columns that no instruction has": (lambda p, i: p.gemm(), {"n": 20}),
     "fp4 with coarse scales": (lambda p, i: p.gemm(sf_a_granularity_k=64), {"dtype": F4}),
@@ -149,6 +155,7 @@ def test_pairs_that_cannot_be(golden):
             waits(p, i)
 
     texts = {
+        "a pair with 64 rows each": refusal(pair, cluster=2, m=64),
         "a pair that waits in a part of the block": refusal(by_a_part, cluster=2),
         "a cluster of one block": refusal(pair),
         "a copy of scales of one block": refusal(mixed, cluster=2),

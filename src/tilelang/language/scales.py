@@ -53,12 +53,13 @@ def tcgen05_gemm_blockscaled(
     """Issue `C += op(A) @ op(B)` on Tensor Memory, each element multiplied by a scale; when done it
     arrives at `mbar`, which is required. Shapes as in `T.gemm`.
 
-    A and B are floats of at most 8 bits in shared memory, C lies in Tensor Memory, and so do the
-    scales: SFA_tmem and SFB_tmem of uint32 have 128 rows, and 4 columns for each 128 rows of A or
-    columns of C, as `T.tcgen05_cp_warpx4` writes them. Element k of the tile is multiplied by byte
-    `(k_start + k) // granularity % 4`, a power of two (UE8M0), or UE4M3 where A and B are fp4 and
-    both granularities are 16. `use_2cta` makes two blocks of a cluster work as a pair: each holds
-    its rows of A and C with their scales, half of the columns of B, and the scales of all columns.
+    A and B are floats of at most 8 bits in shared memory, A of 8 bits also in Tensor Memory, where
+    C and the scales lie: SFA_tmem and SFB_tmem of uint32 have 128 rows, and 4 columns for each 128
+    rows of A or columns of C, as `T.tcgen05_cp_warpx4` writes them. Element k of the tile is
+    multiplied by byte `(k_start + k) // granularity % 4`, a power of two (UE8M0), or UE4M3 where A
+    and B are fp4 and both granularities are 16. `use_2cta` makes two blocks of a cluster a pair:
+    each holds its rows of A and C with their scales, half of the columns of B, and the scales of
+    all columns.
     """
     name = "T.tcgen05_gemm_blockscaled"
     ta, tb = bool(transpose_A), bool(transpose_B)
@@ -74,11 +75,8 @@ def tcgen05_gemm_blockscaled(
             help="`bar = T.alloc_barrier(1)`, then `mbar=bar` and a wait for it",
         )
     rows, columns = (int_value(e) or 0 for e in c.extents[-2:])
-    grains = [
-        known(g, f"sf_{letter}_granularity_k of {name}", 1, 1 << 16)
-        for letter, g in (("a", sf_a_granularity_k), ("b", sf_b_granularity_k))
-    ]
-    _within_a_word(name, int_value(a.extents[-2 if ta else -1]) or 0, grains)
+    deep = int_value(a.extents[-2 if ta else -1]) or 0
+    grains = _grains(name, (sf_a_granularity_k, sf_b_granularity_k), deep)
     launched(name).emit(
         AsyncScaledGemm(
             a,
@@ -108,7 +106,8 @@ def _operands(
     check_product(a, b, c, *turned, name, pair=pair)
     in_memory(c.buffer, f"operand C of {name}", Memory.TMEM)
     for letter, region in (("A", a), ("B", b)):
-        in_memory(region.buffer, f"operand {letter} of {name}", Memory.SHARED)
+        homes = (Memory.SHARED, Memory.TMEM) if letter == "A" else (Memory.SHARED,)
+        in_memory(region.buffer, f"operand {letter} of {name}", *homes)
         if region.dtype.kind != "float" or region.dtype.bits > 8:
             raise refuse(
                 "dtype",
@@ -119,8 +118,14 @@ def _operands(
     return a, b, c
 
 
-def _within_a_word(name: str, deep: int, grains: list[int]) -> None:
-    """Refuse a tile of more blocks along K than a word has scales: it would use them twice."""
+def _grains(name: str, given: tuple[Any, Any], deep: int) -> list[int]:
+    """The elements with one scale, of A and of B. Refuses a tile of more blocks along K than a word
+    has scales: it would use them twice.
+    """
+    grains = [
+        known(g, f"sf_{letter}_granularity_k of {name}", 1, 1 << 16)
+        for letter, g in zip("ab", given, strict=True)
+    ]
     for letter, grain in zip("AB", grains, strict=True):
         if deep > 4 * grain:
             raise refuse(
@@ -131,6 +136,7 @@ def _within_a_word(name: str, deep: int, grains: list[int]) -> None:
                 got=f"K = {deep}",
                 help="issue a product for each four blocks, each with scales of its own",
             )
+    return grains
 
 
 tcgen05_mma_blockscaled = tcgen05_gemm_blockscaled

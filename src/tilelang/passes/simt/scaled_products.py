@@ -132,11 +132,25 @@ def form_of(stmt: GemmBlockScaled | AsyncScaledGemm) -> Form:
                 f"scales of {form.block} elements, and a k_start of multiples of {form.deep}",
             )
     if m != ROWS:
-        raise _refused(stmt, f"M = {m}", f"M = {ROWS}")
+        raise _refused(stmt, f"M = {m}", _rows(stmt))
+    if stmt.a.buffer.scope == "shared.tmem" and (form is not EIGHT_BITS or stmt.transpose_a):
+        raise _refused(
+            stmt,
+            f"{stmt.a.dtype} in Tensor Memory" + ", transposed" * stmt.transpose_a,
+            "A of 8-bit floats there, its rows along K: elements of 4 bits are packed on their way"
+            " into shared memory alone",
+        )
     n, widths = (static_extents(stmt.c) or (0,))[-1], _widths(stmt)
     if n % widths.step or not n or n > widths.stop:
         raise _refused(stmt, f"N = {n}", f"a multiple of {widths.step}, at most {widths.stop}")
     return form
+
+
+def _rows(stmt: GemmBlockScaled | AsyncScaledGemm) -> str:
+    """The rows of a block, and why there are no others (PTX ISA, tcgen05.mma: Matrix Shape)."""
+    if is_of_pair(stmt):
+        return f"M = {ROWS} in each block; with 64 the scales of B lie otherwise: that is not built"
+    return f"M = {ROWS}: kinds with scales have no other for one block (PTX ISA, tcgen05.mma)"
 
 
 def _widths(stmt: GemmBlockScaled | AsyncScaledGemm) -> range:

@@ -54,10 +54,10 @@ def operands_of(stmt: AsyncGemm, t: Threads) -> list[Operand]:
     """The matrices in shared memory that a product of tcgen05 reads."""
     if not isinstance(stmt, AsyncScaledGemm):
         return shared_operands(stmt, t)
-    return [
-        shared_operand(stmt, stmt.a, t, turned=stmt.transpose_a),
-        shared_operand(stmt, stmt.b, t, turned=not stmt.transpose_b),
-    ]
+    right = shared_operand(stmt, stmt.b, t, turned=not stmt.transpose_b)
+    if stmt.a.buffer.name in t.tensors:
+        return [right]
+    return [shared_operand(stmt, stmt.a, t, turned=stmt.transpose_a), right]
 
 
 def lower_scale_copy(stmt: ScaleCopy, t: Threads, arrived: frozenset[str]) -> Block:
@@ -76,8 +76,9 @@ def lower_scaled(stmt: AsyncScaledGemm, t: Threads, arrived: frozenset[str]) -> 
     assert stmt.barrier is not None
     reads, changes = (stmt.a, stmt.b, stmt.sfa, stmt.sfb), (stmt.c, stmt.barrier)
     steps = tuple(_Writer(stmt, t).steps())
+    tensors = {r.buffer.name for r in reads if r.buffer.name in t.tensors}
     return (
-        *_marks(reads, changes, arrived | {stmt.sfa.buffer.name, stmt.sfb.buffer.name}, stmt),
+        *_marks(reads, changes, arrived | tensors, stmt),
         If(issuer(t, pair=stmt.two_cta), steps, loc=stmt.loc),
     )
 
@@ -135,7 +136,8 @@ class _Writer:
     def __init__(self, stmt: AsyncScaledGemm, t: Threads) -> None:
         self.stmt, self.t = stmt, t
         self.form = FORMS[stmt.kind]
-        self.a, self.b = operands_of(stmt, t)
+        *tiles, self.b = operands_of(stmt, t)
+        self.a = tiles[0] if tiles else None
         self.n = (static_extents(stmt.c) or (0, 0))[-1]
         rows, deep = (static_extents(self.b.region) or (0, 0))[-2:]
         self.k = (rows if self.b.turned else deep) * (8 // self.bits)
@@ -161,7 +163,8 @@ class _Writer:
             yield Let(named, as_type(start, I32), loc=stmt.loc)
             start = named
         a_first = t.names.var("matrix", U64)
-        yield descriptor(self.a, 0, a_first)
+        if self.a is not None:
+            yield descriptor(self.a, 0, a_first)
         for low in range(0, self.n, WIDEST):
             n = min(WIDEST, self.n - low)
             b_first = t.names.var("matrix", U64)
@@ -202,7 +205,7 @@ class _Writer:
             ("scale", scale),
             ("m", ROWS * (2 if self.stmt.two_cta else 1)),
             ("n", n),
-            ("trans_a", self.a.turned),
+            ("trans_a", self.a is not None and self.a.turned),
             ("trans_b", self.b.turned),
             ("scale_a_at", known[0] if constant else 0),
             ("scale_b_at", known[1] if constant else 0),
@@ -232,7 +235,7 @@ class _Writer:
         above = (group * self.chunks + low // ROWS) * WORDS
         ins = (
             moved(address(self.c, stmt.c), low),
-            further(a_first, self.a.moved(deep)),
+            self.left_operand(a_first, deep),
             further(b_first, self.b.moved(deep)),
             word,
             moved(self.left, group * WORDS),
@@ -241,7 +244,16 @@ class _Writer:
         )
         size = {32: "1X", 64: "2X"}[form.deep] if form.block == 32 else "4X"
         pair = ".cta2" if stmt.two_cta else ""
-        return Issue(f"tcgen05.mma{pair}.{form.kind}.scale_{size}", (), ins, loc=stmt.loc)
+        source = "" if self.a is not None else ".ts"
+        row = f"tcgen05.mma{pair}.{form.kind}{source}.scale_{size}"
+        return Issue(row, (), ins, loc=stmt.loc)
+
+    def left_operand(self, first: Var, deep: int) -> Expr:
+        """A from a byte of its rows on: a descriptor, or an address in Tensor Memory."""
+        if self.a is not None:
+            return further(first, self.a.moved(deep))
+        a = self.stmt.a
+        return moved(address(self.t.tensors[a.buffer.name], a), deep // 4)
 
 
 def _over(e: Expr, by: int) -> Expr:

@@ -398,7 +398,7 @@ class _Product(_Work):
     def steps(self, actor: int) -> Steps:
         """d = (d if scale_d else 0) + a @ b."""
         use, kind, parts = self.use, self.kind, self.use.facts.parts
-        in_tensor_memory = parts[-1] == "ts"
+        in_tensor_memory = "ts" in parts
         if len(self.blocks) == 2:
             yield from self.both(actor)
             return
@@ -437,7 +437,7 @@ class _Product(_Work):
         told = instruction(self.word(3), kind, 2)
         rows, n = told.m // 2, told.n // 2
         keep = bool(use.value(len(use.ins) - 1)[self.lane])
-        if use.facts.parts[-1] == "ts":
+        if "ts" in use.facts.parts:
             a = [self._halves(told, actor, x) for x in blocks]
         else:
             a = [[self._operand(1, rows, told.a, told.across[0], actor, x)] for x in blocks]

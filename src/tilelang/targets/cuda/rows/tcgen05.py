@@ -6,6 +6,7 @@ bits, the column of 32 bits in the lower ones. One warp allocates columns and fr
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from tilelang.isa.instr import Immediate, InstrRow, Is, OperandRow
@@ -204,12 +205,14 @@ def _products() -> Iterator[InstrRow]:
                     scaled=False,
                 )
         for kind, sizes in SCALED_KINDS.items():
-            for size in sizes:
+            for size, source in itertools.product(sizes, ("", ".ts")):
+                if source and kind != "mxf8f6f4":
+                    continue  # elements of 4 bits are not put into Tensor Memory here
                 yield _product(
-                    f"tcgen05.mma{suffix}.{kind}.scale_{size}",
+                    f"tcgen05.mma{suffix}.{kind}{source}.scale_{size}",
                     f"tcgen05.mma.{group}",
                     f"{kind}.block_scale.scale_vec::{size}",
-                    in_tensor_memory=False,
+                    in_tensor_memory=bool(source),
                     scaled=True,
                 )
 
