@@ -318,6 +318,13 @@ def test_a_wrong_index_is_refused(bad):  # 3022
         ("T.atomic_add(A, 1.0, memory_order='weird')", ("relaxed",)),
         ("A[0] = T.max(A[0])", ("max",)),
         ("A[0] = T.reinterpret(A[0], 'int64')", ("64",)),
+        ("T.Shuffle([A[0]], 5)", ("T.Shuffle",)),
+        ("for i in T.Persistent(2.5, 1, 0): pass", ("T.Persistent",)),
+        ("T.alloc_barrier(None)", ("None",)),
+        ("T.annotate_restrict_buffers([1])", ("T.annotate_restrict_buffers",)),
+        ("T.dynamic(3)", ("T.dynamic", "3")),
+        ("T.bind(A[0], 'x')", ("unknown dtype", "x")),
+        ("T.use_swizzle(A)", ("T.use_swizzle",)),
     ],
 )
 def test_wrong_arguments_are_refused_in_words(text, words):  # 3022
@@ -357,3 +364,57 @@ def fn(A: T.Tensor((8,), "int32")):
     found = refused(lambda: T.prim_func(defined(source)), *words, located=False)
     assert found.loc is not None
     assert found.loc.line == 4
+
+
+@pytest.mark.parametrize("call", [T.loop_break, T.break_loop, T.continue_loop])
+@pytest.mark.parametrize("around", ["nothing", "parallel"])
+def test_the_end_of_a_loop_that_is_not_there(call, around):
+    def make():
+        @T.prim_func
+        def main(A: T.Tensor((8,), "int32")):
+            with T.Kernel(1, threads=8):
+                if around == "parallel":
+                    for i in T.Parallel(8):
+                        if A[i] > 2:
+                            call()
+                else:
+                    call()
+
+    refused(make, "T.", "loop")
+
+
+def test_a_macro_ends_the_loop_that_it_is_called_in():
+    @T.macro
+    def stop_at(i, k):
+        if i == k:
+            T.loop_break()
+
+    @T.prim_func
+    def main(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(8):
+                stop_at(i, 3)
+                for j in T.serial(8):
+                    if j != i:
+                        T.continue_loop()
+                    A[j] = i + 1
+
+    a = np.zeros(8, np.int32)
+    run(main, a)
+    assert a.tolist() == [1, 2, 3, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("inside", ["variable", "element", "thread"])
+def test_a_workspace_whose_size_the_launch_does_not_know(inside):
+    def make():
+        @T.prim_func
+        def main(A: T.Tensor((8,), "int32")):
+            with T.Kernel(1, threads=8):
+                sizes = {
+                    "variable": T.alloc_var("int32", init=3),
+                    "element": A[0],
+                    "thread": T.get_thread_binding(),
+                }
+                T.alloc_global((sizes[inside],), "float32")
+
+    refused(make, "T.alloc_global", "launched")

@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilelang import language
-from tilelang.errors import Loc, TileError, TileNameError, TileTypeError, error, warning
+from tilelang.errors import (
+    Loc,
+    TileError,
+    TileNameError,
+    TileTypeError,
+    TileValueError,
+    error,
+    warning,
+)
 from tilelang.ir.build import current
 from tilelang.ir.tile import LoopKind
 from tilelang.language.buffers import Whole, here
@@ -143,10 +151,16 @@ def unknown_attribute(obj: Any, name: str) -> TileError | None:
     )
 
 
-def signature_error(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], loc: Loc
+def argument_error(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    exc: Exception,
+    loc: Loc,
 ) -> TileError | None:
-    """Python's complaint about arguments, located, where `fn` is a function of the language."""
+    """Python's complaint about the arguments of a function of the language, with the place of the
+    call: about their number and names, or about what one of them is.
+    """
     module = getattr(fn, "__module__", "") or ""
     if not module.startswith("tilelang."):
         return None
@@ -154,17 +168,27 @@ def signature_error(
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
         return None
+    name = getattr(fn, "__name__", str(fn))
     try:
         signature.bind(*args, **kwargs)
-    except TypeError as exc:
-        name = getattr(fn, "__name__", str(fn))
+    except TypeError as wrong:
         accepted = ", ".join(n for n in signature.parameters)
         return error(
             "option",
-            f"T.{name}: {exc}",
+            f"T.{name}: {wrong}",
             loc,
             cls=TileTypeError,
             expected=accepted,
             help="see `help(T." + name + ")`",
         )
-    return None
+    if not inspect.isfunction(fn) or not module.startswith("tilelang.language."):
+        return None
+    given = [describe(a) for a in args] + [f"{k}={describe(v)}" for k, v in kwargs.items()]
+    return error(
+        "value",
+        f"T.{name} cannot take an argument: {exc}",
+        loc,
+        cls=TileTypeError if isinstance(exc, TypeError) else TileValueError,
+        expected=f"{name}{signature}",
+        got=", ".join(given),
+    )

@@ -46,7 +46,7 @@ class IfHandle:
             self.builder.loops.append("if")
         else:
             self._finish(known)
-        self.builder.open(arm=True)
+        self.builder.open("arm")
         self.now = self.before
         return True
 
@@ -116,7 +116,7 @@ class LoopHandle:
             self.iterable.leave(builder)
         elif self.cond is not None:
             builder.loops.append("sequential")
-            builder.open()
+            builder.open("loop")
             yield None
             builder.loops.pop()
             body = builder.close()

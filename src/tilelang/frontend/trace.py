@@ -23,12 +23,12 @@ from tilelang.errors import (
     warning,
 )
 from tilelang.frontend.calls import (
+    argument_error,
     check_callable,
     check_foreign,
     check_iterable,
     range_loop,
     range_of,
-    signature_error,
     unknown_attribute,
 )
 from tilelang.frontend.containers import changed_container, check_change, settled
@@ -151,8 +151,8 @@ class Tracer:
             raise (
                 exc.with_loc(loc) if any(d.loc is None for d in exc.diagnostics) else exc
             ) from None
-        except TypeError as exc:
-            raise signature_error(fn, args, kwargs, loc) or exc from None
+        except (TypeError, ValueError, AttributeError, LookupError) as exc:
+            raise argument_error(fn, args, kwargs, exc, loc) or exc from None
         finally:
             self.builder.loc = outer
 

@@ -101,7 +101,7 @@ class Builder:
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
     _visible: list[set[str]] = field(default_factory=lambda: [set[str]()])
     _opened: list[int] = field(default_factory=lambda: [0])
-    _arms: list[bool] = field(default_factory=lambda: [False])
+    _roles: list[str] = field(default_factory=lambda: [""])
     _reads: dict[int, tuple[Load, int]] = field(default_factory=dict[int, tuple[Load, int]])
     _writes: dict[str, list[Loc | None]] = field(default_factory=dict[str, "list[Loc | None]"])
     _storage: dict[str, str] = field(default_factory=dict[str, str])
@@ -231,10 +231,12 @@ class Builder:
         finally:
             self.close()
 
-    def open(self, *, arm: bool = False) -> None:
-        """Begin a nested block; `arm` says that it is one of the two of a branch."""
+    def open(self, role: str = "") -> None:
+        """Begin a nested block. Its `role` is `arm` (of a branch), `loop`, `nest` (several loops),
+        `parallel` or none of these.
+        """
         self._blocks.append([])
-        self._arms.append(arm)
+        self._roles.append(role)
         self._visible.append(set())
         self._opened[0] += 1
         self._opened.append(self._opened[0])
@@ -243,7 +245,7 @@ class Builder:
         """End the nested block and give its statements."""
         self._visible.pop()
         self._opened.pop()
-        self._arms.pop()
+        self._roles.pop()
         return tuple(self._blocks.pop())
 
     def retract(self, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
@@ -268,13 +270,18 @@ class Builder:
         only arms of branches between; else None.
         """
         found: list[Stmt] = []
-        for block, arm in zip(reversed(self._blocks), reversed(self._arms), strict=True):
+        for block, role in zip(reversed(self._blocks), reversed(self._roles), strict=True):
             found[:0] = block
             if any(s is first for s in block):
                 return tuple(found)
-            if not arm:
+            if role != "arm":
                 break
         return None
+
+    @property
+    def innermost(self) -> str:
+        """The role of the innermost loop around, also around the call of a macro; empty without."""
+        return next((r for r in reversed(self._roles) if r in ("loop", "nest", "parallel")), "")
 
     def newest(self, wanted: Callable[[Stmt], bool]) -> Stmt | None:
         """The last statement so far, of the current block and those around it, that is wanted."""

@@ -14,9 +14,10 @@ from tilelang.dtypes import DType
 from tilelang.errors import TileTypeError, TileValueError, error
 from tilelang.ir import build
 from tilelang.ir.build import Builder
-from tilelang.ir.expr import Buffer, Expr, int_value
+from tilelang.ir.expr import Buffer, Expr, Load, Var, int_value
+from tilelang.ir.node import Node
 from tilelang.ir.tile import Alloc
-from tilelang.language.buffers import BufferRef, VarRef, here, shape_of
+from tilelang.language.buffers import BufferRef, VarRef, here, plain, shape_of
 from tilelang.language.values import as_expr, element_type, is_scalar
 from tilelang.scopes import Dialect
 
@@ -71,6 +72,16 @@ def declare_buffer(
                 got=str(BufferRef(Buffer("b", DType(element), extents)).shape),
                 help="allocate the largest size needed and use a slice of it",
             )
+        inner = next((n for n in e.walk() if not _known_at_launch(n, builder)), None)
+        if inner is not None:
+            raise error(
+                "shape",
+                f"T.{function} with an extent that is not known when the kernel is launched",
+                here(),
+                expected="sizes of tensors, scalar parameters, and numbers",
+                got=str(plain(e)),
+                help="allocate the largest size needed and use a slice of it",
+            )
     scope = scopes.declare(
         dialect, function, str(element.base if element.lanes > 1 else element), explicit
     )
@@ -79,6 +90,12 @@ def declare_buffer(
     builder.define(buffer)
     builder.emit(Alloc(buffer, init=init, arrive_counts=arrive_counts, loc=here()))
     return buffer
+
+
+def _known_at_launch(n: Node, builder: Builder) -> bool:
+    if isinstance(n, Var):
+        return n.name in builder.dynamic or any(p.var == n for p in builder.params)
+    return not isinstance(n, Load)
 
 
 def _tile(dialect: Dialect, function: str, shape: Any, dtype: Any, scope: str | None) -> BufferRef:
@@ -171,7 +188,8 @@ _MOST_ARRIVALS = 2**20 - 1
 
 
 def _arrivals(arrive_count: Any, function: str) -> tuple[int, ...]:
-    counts = [arrive_count] if is_scalar(arrive_count) else list[Any](arrive_count)
+    several = not is_scalar(arrive_count) and hasattr(arrive_count, "__iter__")
+    counts: list[Any] = list(arrive_count) if several else [arrive_count]
     out: list[int] = []
     for c in counts:
         known = int_value(as_expr(c))

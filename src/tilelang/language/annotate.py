@@ -10,6 +10,7 @@ from tilelang.errors import TileValueError, error
 from tilelang.ir import build, tile
 from tilelang.ir.expr import Buffer
 from tilelang.language.buffers import BufferRef, here, plain
+from tilelang.language.loops import leave
 from tilelang.language.values import Value, as_expr, describe, is_scalar
 from tilelang.language.values import condition as as_condition
 from tilelang.layout import Fragment, Layout
@@ -204,5 +205,4 @@ def thread_return(span: Any = None) -> None:
 
 def loop_break() -> None:
     """Leave the innermost sequential loop."""
-    builder = build.current("T.loop_break")
-    builder.emit(tile.Break(loc=here()))
+    leave(tile.Break, "T.loop_break")

@@ -15,7 +15,7 @@ from tilelang.ir.bounds import bounds
 from tilelang.ir.build import Builder
 from tilelang.ir.expr import Binary, BinaryOp, Expr, Var, int_value
 from tilelang.ir.interval import interval
-from tilelang.ir.tile import Assert, Block, For, Let, LoopKind, Stmt
+from tilelang.ir.tile import Assert, Block, Break, Continue, For, Let, LoopKind, Stmt
 from tilelang.language.arguments import plain_data
 from tilelang.language.buffers import extent, here
 from tilelang.language.values import Value, as_expr
@@ -43,7 +43,8 @@ class LoopFrame:
             for n, d in enumerate(self.dtypes)
         )
         builder.loops.append("sequential" if self.sequential else "parallel")
-        builder.open()
+        several = "nest" if len(self.dtypes) > 1 else "loop"
+        builder.open(several if self.sequential else "parallel")
         builder.define(*self._vars)
         for var, (least, most) in zip(self._vars, self.spans, strict=False):
             low, high = (bounds(e, builder.ranges) for e in (least, most))
@@ -64,6 +65,23 @@ class LoopFrame:
         """Close the body and emit the loop."""
         builder.loops.pop()
         builder.emit(self.make(self._vars, builder.close()))
+
+
+def leave(node: type[Break] | type[Continue], name: str) -> None:
+    """Emit the end of a loop or of a round. An error where there is no sequential loop around, or
+    several at once.
+    """
+    builder = build.current(name)
+    around = builder.innermost
+    if around != "loop" and not (around == "nest" and node is Continue):
+        where = {"nest": "in T.grid, which is several loops", "parallel": "in T.Parallel"}
+        raise _bad(
+            "syntax",
+            f"{name} {where.get(around, 'outside a loop of the kernel')}",
+            expected="a sequential loop around it",
+            help="loop with T.serial, or guard the statements with `if`",
+        )
+    builder.emit(node(loc=here()))
 
 
 def _bad(kind: str, message: str, **facts: Any) -> TileError:

@@ -434,12 +434,12 @@ def clz(x: Any) -> Value:
     return call("clz", x)
 
 
-def dynamic(name: str, dtype: Any = "int32") -> Any:
+def dynamic(name: Any, dtype: Any = "int32") -> Any:
     """Symbolic sizes: `T.dynamic("m")`, or several with "m, n" or "m n".
 
     Launch binds them from the shapes of the arguments.
     """
-    names = name.replace(",", " ").split()
+    names = name.replace(",", " ").split() if isinstance(name, str) else []
     kind = element_type(dtype)
     wrong = [n for n in names if not n.isidentifier()]
     if wrong or not names or kind.kind not in ("int", "uint"):

@@ -21,13 +21,14 @@ from tilelang.ir.tile import DEVICE_SOURCE, Block, Let, Stmt
 from tilelang.language import alloc, annotate, intrinsics, maths, threads
 from tilelang.language.arguments import integer, known, launch_of, launched, number, place, refuse
 from tilelang.language.buffers import BufferRef, here, plain, store
-from tilelang.language.loops import LoopFrame, Parallel, serial
+from tilelang.language.loops import LoopFrame, Parallel, leave, serial
 from tilelang.language.pointers import make_tensor
 from tilelang.language.values import (
     Value,
     as_expr,
     cast,
     describe,
+    element_type,
     is_scalar,
     logical,
     logical_not,
@@ -130,7 +131,7 @@ def bind(value: Any, type_annotation: Any = None, *, var: Any = None) -> Value:
     builder = launched("T.bind")
     if var is not None:
         raise refuse("option", "T.bind(var=...)", help="use the value that T.bind returns")
-    wanted = None if type_annotation is None else DType(dtypes.dtype(type_annotation))
+    wanted = None if type_annotation is None else element_type(type_annotation)
     return Value(builder.let(number(value, "the value of T.bind", wanted), builder.name_hint("t")))
 
 
@@ -264,7 +265,7 @@ def tvm_warp_shuffle_down(mask: Any, value: Any, offset: Any, width: Any, warp_s
 
 def continue_loop(span: Any = None) -> None:
     """Go on with the next round of the innermost sequential loop."""
-    build.current("T.continue_loop").emit(tile.Continue(loc=here()))
+    leave(tile.Continue, "T.continue_loop")
 
 
 def break_loop(span: Any = None) -> None:
