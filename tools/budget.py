@@ -63,7 +63,7 @@ PARTS = (
     # Models of machines that run lowered programs, and their checks.
     Part("simulator", ("simulator",), 8_000),
     # With the lowering of both kinds of machine, and the code of the CPU and of NVIDIA GPUs.
-    Part("core", ("",), 32_150),
+    Part("core", ("",), 32_300),
 )
 
 

@@ -71,7 +71,7 @@ def compile(
         )
     configs = {**dict(func.attrs.get("pass_configs", ())), **(pass_configs or {})}
     flags = [*func.attrs.get("compile_flags", ()), *_listed(compile_flags)]
-    settings: dict[str, Any] = {"pass_configs": configs, "compile_flags": [*flags]}
+    settings = {"pass_configs": configs, "compile_flags": flags, "workspace_idx": workspace_idx}
     options = options_from(configs, os.environ)
     if verbose is not None:
         options = replace(options, verbose=verbose)
@@ -80,15 +80,9 @@ def compile(
     if Part.DEVICE in parts:
         options = replace(options, device_compile_flags=(*options.device_compile_flags, *flags))
         flags = []
-    unused = [
-        *ineffective(configs, {}, parts),
-        *_unused(execution_backend, target_host, flags),
-    ]
-    outputs = output_positions(func, out_idx)
-    _check_given(func.ir, outputs if out_idx is not None else ())
+    unused = ineffective(configs, {}, parts) + _unused(execution_backend, target_host, flags)
+    outputs = _outputs(func, out_idx)
     workspaces = _workspaces(func, workspace_idx, outputs)
-    if workspaces:
-        settings["workspace_idx"] = workspaces
     trace = Trace(func.ir.name, options)
     common = func.ir.dialect == Dialect.COMMON.value
     auto = common and is_auto(target, str(options.default_target))
@@ -101,8 +95,7 @@ def compile(
             func.loc,
             help="give parts of it to variables (T.alloc_var), or write a loop of the kernel",
         ) from None
-    found = (*func.warnings, *_heard(findings, options))
-    told = Findings(found, tuple(unused), settings)
+    told = Findings((*func.warnings, *_heard(findings, options)), tuple(unused), settings)
     kernel = JITKernel(func, program, resolved, outputs, options, told)
     return kernel.with_workspaces(workspaces) if workspaces else kernel
 
@@ -149,10 +142,13 @@ def _workspaces(
     return found
 
 
-def _check_given(fn: Function, outputs: Sequence[int]) -> None:
-    """Refuse an output of the call that the kernel reads and in no place writes: it reads what
-    nobody has written, whatever the arguments.
+def _outputs(func: PrimFunc, out_idx: int | Sequence[int] | None) -> list[int]:
+    """The positions of the outputs. Refuses one of `out_idx` that the kernel reads and in no place
+    writes: it reads what nobody has written, whatever the arguments.
     """
+    fn, outputs = func.ir, output_positions(func, out_idx)
+    if out_idx is None:
+        return outputs
     used, written = touched(fn)
     by_address = {n.buffer.name for s in fn.body for n in s.walk() if isinstance(n, AddressOf)}
     for name in (fn.params[k].name for k in outputs):
@@ -168,6 +164,7 @@ def _check_given(fn: Function, outputs: Sequence[int]) -> None:
             got=name,
             help="out_idx names the results, by their positions among the parameters",
         )
+    return outputs
 
 
 def _operands(stmt: Stmt) -> set[str]:
