@@ -286,3 +286,65 @@ def test_what_is_printed_outside_the_launch_is_printed_by_every_core(capfd):
     first, last = lines.index("before"), lines.rindex("after")
     assert first < lines.index("inside") < last
     assert "desc=5" in lines
+
+
+def product_by_nests(load, settings=AUTO):
+    """A product whose operands `load(A, x, a, i, j)` brings to L1, element by element."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((48, 32), "float16"), C: T.Tensor((48, 48), "float")):
+        with T.Kernel(9, is_npu=True) as (cid, _vid):
+            x, y = cid // 3, cid % 3
+            a, b = T.alloc_L1((16, 32), "float16"), T.alloc_L1((16, 32), "float16")
+            c = T.alloc_L0C((16, 16), "float")
+            for i, j in T.Parallel(16, 32):
+                load(A, x, a, i, j)
+            for i, j in T.Parallel(16, 32):
+                load(A, y, b, i, j)
+            T.gemm_v0(a, b, c, transpose_B=True, init=True)
+            for i, j in T.Parallel(16, 16):
+                C[x * 16 + i, y * 16 + j] = c[i, j]
+
+    return tilelang.compile(kernel, out_idx=[1], pass_configs=settings)
+
+
+@T.macro
+def row_by_row(A, x, a, i, j):
+    a[i, j] = A[x * 16 + i, j]
+
+
+@T.macro
+def turned(A, x, a, i, j):
+    a[i, j] = A[x * 16 + j // 2, i * 2]
+
+
+@T.macro
+def half_of_them(A, x, a, i, j):
+    if j < 8:
+        a[i, j] = A[x * 16 + i, j]
+
+
+@T.macro
+def computed(A, x, a, i, j):
+    a[i, j] = A[x * 16 + i, j] * T.float16(2)
+
+
+def test_a_nest_between_global_memory_and_the_cube_core_is_a_copy():
+    a = np.random.default_rng(2).integers(-3, 4, (48, 32)).astype(np.float16)
+    made = product_by_nests(row_by_row)
+    np.testing.assert_array_equal(made(a), a.astype("f4") @ a.T.astype("f4"))
+    assert tilelang.check(made, run_with=[a]) == []
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (turned, "moves elements of a, and is no copy"),
+        (half_of_them, "moves elements of a, and is no copy"),
+        (computed, "elementwise store into L1 buffer"),
+    ],
+)
+def test_a_nest_that_is_no_copy_does_not_reach_the_cube_core(load, words):
+    with pytest.raises(TileError, match=words) as refused:
+        product_by_nests(load)
+    assert refused.value.diagnostics[0].loc is not None

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from tilelang.dtypes import DType
+from tilelang.errors import error
 from tilelang.ir.expr import (
     Binary,
     BinaryOp,
@@ -46,7 +47,7 @@ from tilelang.ir.tile import (
     Store,
 )
 from tilelang.isa.target import Target
-from tilelang.passes.ascend.effects import Effects
+from tilelang.passes.ascend.effects import ON_CUBE, Effects
 from tilelang.passes.ascend.settings import Automatic, is_automatic
 from tilelang.passes.ascend.storage import ceil_to, static_shape
 from tilelang.passes.ascend.vector_values import NoVectorForm, Scratch, Tile, Values, has_cast
@@ -136,11 +137,26 @@ class Nest:
             if not self._is_crowded(found):
                 return found
             rest = self._rows
-        except NoVectorForm:
+        except NoVectorForm as why:
+            self._refuse_elements(why)
             rest = self._loops
         del self.scratch.made[before[0] :]
         self.scratch.free = before[1]
         return rest()
+
+    def _refuse_elements(self, why: NoVectorForm) -> None:
+        """Nothing reaches single elements of the memories of the cube core."""
+        for node in self.nest.walk():
+            if isinstance(node, (Load, Store)) and self.effects.memory(node.buffer) in ON_CUBE:
+                memory = self.effects.memory(node.buffer)
+                raise error(
+                    "scope",
+                    f"this nest moves elements of {node.buffer.name}, and is no copy: {why}",
+                    self.nest.loc,
+                    expected="neighbouring elements in the same order on both sides",
+                    got=f"{node.buffer.name} in {memory.title}",
+                    help="T.copy between the two, or by way of a buffer in UB",
+                )
 
     def _is_crowded(self, found: Block) -> bool:
         if self.limit is None or not self._has_rows():
@@ -211,8 +227,11 @@ class Nest:
                 raise NoVectorForm("a store to global memory under a condition of its own")
             value = Select(cond, value, Load(stmt.buffer, stmt.indices))
         plain = value.a if isinstance(value, Cast) and value.rbits is None else value
-        if isinstance(plain, Load) and self._copied(plain, dst, values, where):
-            return
+        if isinstance(plain, Load):
+            if self._copied(plain, dst, values, where):
+                return
+            if {where, self.effects.memory(plain.buffer)} & ON_CUBE:
+                raise NoVectorForm("the axes of the two sides differ")
         full = Tile(dst.region, values.all)
         found = values.of(value, full if where is Memory.UB else None)
         if not isinstance(found, Tile):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelang.errors import Diagnostic
-from tilelang.ir.expr import Buffer, Region
+from tilelang.ir.expr import Buffer, Cast, Load, Region
 from tilelang.ir.node import Effect
 from tilelang.ir.scales import ScaleCopy
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
@@ -27,13 +27,15 @@ from tilelang.passes.check.program import (
     who,
 )
 from tilelang.passes.check.walk import AxisKind, Site, Touch
-from tilelang.scopes import Memory
+from tilelang.scopes import Dialect, Memory
 
 _M = Memory
 
 _CUBE = frozenset({_M.L1, _M.L0A, _M.L0B, _M.L0C})
 _ASCEND = _CUBE | {_M.UB, _M.GLOBAL, _M.L0A_SCALE, _M.L0B_SCALE}
 _REGISTERS = frozenset({_M.FRAGMENT, _M.LOCAL, _M.VAR})
+
+_MOVED = frozenset({(_M.GLOBAL, _M.L1), (_M.L0C, _M.GLOBAL)})
 
 # What reaches each memory that has no loads and stores of single elements. Tensor Memory is filled
 # through registers (tcgen05.st), as L0C is cleared by the product that writes it first.
@@ -60,7 +62,7 @@ def elements_reachable(program: Program) -> Iterator[Diagnostic]:
     """Memories that only whole-tile instructions reach are not read or written by element."""
     for touch in program.touches:
         memory = program.memory(touch.buffer)
-        if memory not in _REACHED_BY or _by_tile(touch, memory):
+        if memory not in _REACHED_BY or _by_tile(touch, memory) or _is_copy(program, touch):
             continue
         what, got = _elementwise(touch)
         yield Diagnostic(
@@ -84,6 +86,20 @@ def _by_tile(touch: Touch, memory: Memory) -> bool:
     if memory is _M.TMEM and isinstance(stmt, ScaleCopy):
         return True
     return not touch.effect or isinstance(stmt, (*COPIES, Fill, *PRODUCTS))
+
+
+def _is_copy(program: Program, touch: Touch) -> bool:
+    """Whether the element is one of a parallel nest of the Ascend adapter that moves a tile along a
+    path of the cube core: it becomes a copy (`vectorize_parallel`, which refuses what is none).
+    """
+    store = touch.site.stmt
+    nest = touch.place.parallel is not None and program.dialect is Dialect.ADAPTER
+    if not nest or not isinstance(store, Store):
+        return False
+    value = store.value.a if isinstance(store.value, Cast) else store.value
+    if not isinstance(value, Load):
+        return False
+    return (program.memory(value.buffer), program.memory(store.buffer)) in _MOVED
 
 
 def _elementwise(touch: Touch) -> tuple[str, str]:
