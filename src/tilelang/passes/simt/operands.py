@@ -129,6 +129,21 @@ def depth(stmt: Gemm) -> int:
     return DEPTH_BITS // stmt.b.dtype.bits
 
 
+def reads_tiles(stmt: Stmt, t: Threads) -> bool:
+    """Whether a statement is a product into Tensor Memory of which the unit reads the operands in
+    shared memory where they are, and no thread does.
+    """
+    if type(stmt) is not Gemm or t.memory(stmt.c.buffer) is not Memory.TMEM:
+        return False
+    k = (static_extents(stmt.b) or (0, 0))[-1 if stmt.transpose_b else -2]
+    sides = ((stmt.a, stmt.transpose_a), (stmt.b, not stmt.transpose_b))
+    return k % depth(stmt) == 0 and all(
+        region.dtype.bits >= 8 and isinstance(operand(region, t, turned=turned), Operand)
+        for region, turned in sides
+        if t.memory(region.buffer) is Memory.SHARED
+    )
+
+
 def staged_product(stmt: Gemm, t: Threads) -> tuple[Block, Gemm]:
     """A product whose operands in shared memory lie as tcgen05 reads them, and the copies that
     this needs. K is filled with zeros to a multiple of what an instruction multiplies.

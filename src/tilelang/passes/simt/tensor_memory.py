@@ -126,12 +126,14 @@ class _Tensor:
 @dataclass(frozen=True)
 class _Held:
     """Columns that are allocated at once, and where the hardware writes their address; `parts` are
-    the buffers in them, each with the column that it begins at, the first one at 0.
+    the buffers in them, each with the column that it begins at, the first one at 0. `over` is 1
+    where the author has given them back, which the end of the block asks; None where it knows.
     """
 
     plan: Allocation
     place: Buffer
     parts: tuple[tuple[_Tensor, int], ...]
+    over: Buffer | None
 
     @property
     def address(self) -> Var:
@@ -146,15 +148,15 @@ class _Held:
     @property
     def allocs(self) -> Block:
         """The allocations of the buffers."""
-        return tuple(x.alloc for x, _ in self.parts)
+        more = () if self.over is None else (Alloc(self.over, loc=self.loc),)
+        return (*(x.alloc for x, _ in self.parts), *more)
 
 
 @dataclass
 class _Part:
     """Threads that go through statements together, and how they wait for their products."""
 
-    done: Buffer | None = None
-    phase: Buffer | None = None
+    phases: list[Buffer] = field(default_factory=list[Buffer])
     turns: list[Buffer] = field(default_factory=list[Buffer])
 
 
@@ -207,7 +209,7 @@ class _Planner:
         self.owner = self.owning_warp(body)
         roles = next((s for s in body if isinstance(s, Roles)), None)
         made = self.part(body if roles is None else roles.consumers)
-        kept = [x for x in early if x.plan.freed is None]
+        kept = [x for x in early if not x.plan.sure]
         made = (*made, *self.give_back(kept, None, met=_ends_by_meeting(made)))
         if roles is None:
             met = [Issue(row, (), ()) for row in _CLUSTER if self.meets]
@@ -287,7 +289,9 @@ class _Planner:
         """The columns of an allocation."""
         place = self.t.names.buffer(f"{plan.widest.buffer.name}_place", U32, (1,), "shared.dyn")
         parts = tuple((self.tensors[a.buffer.name], at) for a, at in plan.members)
-        return _Held(plan, place, parts)
+        asked = bool(plan.freed) and not plan.sure
+        over = self.t.names.buffer("given_back", I32, (1,), "local.var") if asked else None
+        return _Held(plan, place, parts, over)
 
     def plan(self, alloc: Alloc, body: Block) -> None:
         """The columns of a buffer, and how it and its views lie there."""
@@ -346,11 +350,11 @@ class _Planner:
         rows = _CLUSTER if self.pair and not met else ()
         return (
             *(Issue(row, (), (), loc=loc) for row in rows),
-            *(self.over(x, loc) for x in given),
-            self.by_owner(tuple(self.freed(x, loc) for x in given), loc),
+            *(self.unused(x, loc) for x in given),
+            self.by_owner(tuple(self.left(x, loc) for x in given), loc),
         )
 
-    def over(self, held: _Held, loc: Loc | None) -> Stmt:
+    def unused(self, held: _Held, loc: Loc | None) -> Stmt:
         """A mark: nothing uses the buffers in these columns any more."""
         used = tuple(whole(x.buffer) for x, _ in held.parts)
         return Issue(LANES_WRITTEN, used, (), loc=loc)
@@ -361,12 +365,11 @@ class _Planner:
         """
         name, loc = stmt.buffer.name, stmt.loc
         held = self.held[self.t.roots.get(name, name)]
-        if held.plan.freed is not stmt:
+        if all(x is not stmt for x in held.plan.freed):
             return ()
-        if not self.pair:
-            return self.give_back([held], loc)
         owner = self.by_owner((*self.met(part, loc), self.freed(held, loc)), loc)
-        return (self.over(held, loc), owner)
+        said = () if held.over is None else (Store(held.over, (const(0),), const(1), loc=loc),)
+        return (self.unused(held, loc), owner, *said)
 
     def met(self, part: _Part, loc: Loc | None) -> Block:
         """The warps that allocate in the two blocks of a pair wait for each other."""
@@ -388,6 +391,13 @@ class _Planner:
             Store(turn, (const(0),), minus(const(1), now), loc=loc),
         )
 
+    def left(self, held: _Held, loc: Loc | None) -> Stmt:
+        """The end of an allocation, unless the author has given it back."""
+        freed = self.freed(held, loc)
+        if held.over is None:
+            return freed
+        return If(compare(BinaryOp.EQ, Load(held.over, (const(0),)), 0), (freed,), loc=loc)
+
     def allocated(self, x: _Held) -> Stmt:
         """The allocation of columns."""
         imm = (("columns", x.plan.taken),)
@@ -404,8 +414,7 @@ class _Planner:
         """Statements of threads that go through them together."""
         part = _Part()
         made = self.block(body, part)
-        kept = part.turns if part.phase is None else [part.phase, *part.turns]
-        return (*(Alloc(b) for b in kept), *made)
+        return (*(Alloc(b) for b in (*part.phases, *part.turns)), *made)
 
     def block(self, body: Block, part: _Part) -> Block:
         """Statements in order; what is allocated here after a free is freed where they end."""
@@ -419,7 +428,7 @@ class _Planner:
                     out += self.allocate(held, part)
             else:
                 out += self.statement(stmt, part)
-        return (*out, *self.give_back([x for x in mine if x.plan.freed is None], None))
+        return (*out, *self.give_back([x for x in mine if not x.plan.sure], None))
 
     def statement(self, stmt: Stmt, part: _Part) -> Block:
         """One statement."""
@@ -473,6 +482,7 @@ class _Planner:
     def product(self, stmt: Gemm, part: _Part) -> Block:
         """A product, and the wait for it."""
         before, stmt = staged_product(stmt, self.t)
+        done = self.done(part)
         issue = AsyncGemm(
             stmt.a,
             stmt.b,
@@ -481,35 +491,36 @@ class _Planner:
             unit=AsyncUnit.TCGEN05,
             transpose_a=stmt.transpose_a,
             transpose_b=stmt.transpose_b,
-            barrier=self.done(part),
+            barrier=done,
             loc=stmt.loc,
         )
-        return (*before, issue, *self.wait(part, (stmt.a, stmt.b, stmt.c), stmt.loc))
+        return (*before, issue, *self.wait(part, done, (stmt.a, stmt.b, stmt.c), stmt.loc))
 
     def scaled(self, stmt: GemmBlockScaled, part: _Part) -> Block:
         """A block-scaled product, and the wait for it."""
-        before, issue = scaled_product(stmt, self.t, self.scales[id(stmt)], self.done(part))
+        done = self.done(part)
+        before, issue = scaled_product(stmt, self.t, self.scales[id(stmt)], done)
         words = (s.src for s in before if isinstance(s, ScaleCopy))
         used = (issue.a, issue.b, issue.c, issue.sfa, issue.sfb, *words)
-        return (*before, issue, *self.wait(part, used, stmt.loc))
+        return (*before, issue, *self.wait(part, done, used, stmt.loc))
 
     def done(self, part: _Part) -> Region:
-        """The mbarrier at which products of a part complete."""
-        if part.done is None:
-            part.done = self.t.names.buffer("product_done", U64, (1,), "shared.dyn")
-            part.phase = self.t.names.buffer("product_phase", I32, (1,), "local.var")
-            self.barriers.append(part.done)
-        return _one(part.done)
+        """The mbarrier at which a product completes. Each has its own, so that threads need not
+        have seen the end of one before another one ends.
+        """
+        done = self.t.names.buffer("product_done", U64, (1,), "shared.dyn")
+        part.phases.append(self.t.names.buffer("product_phase", I32, (1,), "local.var"))
+        self.barriers.append(done)
+        return _one(done)
 
-    def wait(self, part: _Part, used: Sequence[Region], loc: Loc | None) -> Block:
+    def wait(self, part: _Part, done: Region, used: Sequence[Region], loc: Loc | None) -> Block:
         """Every thread waits until the product before is complete."""
-        assert part.phase is not None
-        phase = Load(part.phase, (const(0),))
+        phase = Load(part.phases[-1], (const(0),))
         row = "mbarrier.try_wait.parity" + ".cluster" * bool(self.pair)
         return (
-            Issue(row, (), (self.done(part), phase), loc=loc),
-            *awaited(used, self.done(part), loc),
-            Store(part.phase, (const(0),), minus(const(1), phase), loc=loc),
+            Issue(row, (), (done, phase), loc=loc),
+            *awaited(used, done, loc),
+            Store(phase.buffer, (const(0),), minus(const(1), phase), loc=loc),
         )
 
     def load(self, stmt: Copy) -> Block:

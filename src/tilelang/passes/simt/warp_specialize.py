@@ -64,6 +64,7 @@ from tilelang.passes.lower_copies import view_roots
 from tilelang.passes.lower_parallel import statements, written
 from tilelang.passes.simt.ahead import Ahead, way_to
 from tilelang.passes.simt.launch import WARP, Note, Threads, noted
+from tilelang.passes.simt.operands import reads_tiles
 from tilelang.passes.simt.persistent import STAGES, free_bytes, result_bytes
 from tilelang.passes.simt.software_pipeline import byte_size
 from tilelang.passes.simt.stages import (
@@ -127,13 +128,16 @@ class _Tile:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Tiles that are handed over together, and the statements between which they are read."""
+    """Tiles that are handed over together, and the statements between which they are read: by the
+    tensor cores alone (`unit`), of whose products the first thread issues all, or by all warps.
+    """
 
     tiles: tuple[_Tile, ...]
     first: int
     last: int
     full: Buffer
     empty: Buffer
+    unit: bool = False
 
     @property
     def bytes(self) -> int:
@@ -292,7 +296,7 @@ class _Specialize:
 
     def batches(self, found: Plan, tiles: list[_Tile], stages: int) -> tuple[_Batch, ...]:
         """Tiles by the statements between which they are read."""
-        spans: dict[tuple[int, int], list[_Tile]] = {}
+        spans: dict[tuple[int, int, bool], list[_Tile]] = {}
         for tile in tiles:
             uses = [
                 k
@@ -305,8 +309,9 @@ class _Specialize:
                 for k, s in enumerate(found.rest)
                 if isinstance(s, AsyncGemm) and k in uses
             ]
-            span = (uses[0], max(uses)) if uses else (0, 0)
-            spans.setdefault(span, []).append(tile)
+            first, last = (uses[0], max(uses)) if uses else (0, 0)
+            unit = bool(uses) and all(reads_tiles(found.rest[k], self.t) for k in uses)
+            spans.setdefault((first, last, unit), []).append(tile)
         return tuple(
             _Batch(
                 tuple(group),
@@ -314,8 +319,9 @@ class _Specialize:
                 last,
                 self.names.buffer("full", U64, (stages,), "shared.dyn"),
                 self.names.buffer("empty", U64, (stages,), "shared.dyn"),
+                unit,
             )
-            for (first, last), group in spans.items()
+            for (first, last, unit), group in spans.items()
         )
 
     # Roles ---------------------------------------------------------------------------------------
@@ -338,7 +344,7 @@ class _Specialize:
                 at = _barrier(b.full, const(stage))
                 start.append(Issue("mbarrier.init", (at,), (const(1),)))
                 at = _barrier(b.empty, const(stage))
-                readers = warps if x.issuer is None else 1
+                readers = 1 if b.unit or x.issuer is not None else warps
                 start.append(Issue("mbarrier.init", (at,), (const(readers),)))
         start.append(Issue("fence.mbarrier_init", (), ()))
         everyone = (("id", 0), ("threads", self.t.count + PRODUCERS))
@@ -407,7 +413,8 @@ class _Specialize:
             for b in x.batches:
                 if b.first == k:
                     full = _barrier(b.full, stage)
-                    inside.append(Issue("mbarrier.try_wait.parity", (), (full, parity), loc=s.loc))
+                    wait = Issue("mbarrier.try_wait.parity", (), (full, parity), loc=s.loc)
+                    inside.append(If(self.t.first(), (wait,), loc=s.loc) if b.unit else wait)
             inside.append(in_stage(s, buffers, stage))
             for b in x.batches:
                 if b.last == k:
@@ -417,13 +424,15 @@ class _Specialize:
         return (For(loop.var, loop.start, loop.stop, tuple(inside), loc=loop.loc),)
 
     def release(self, b: _Batch, stage: Expr, stmt: Stmt) -> Block:
-        """Every warp says that it has read a stage."""
-        lane = Binary(BinaryOp.FLOORMOD, self.t.index, const(WARP))
+        """Every warp says that it has read a stage, or one thread that the unit has."""
         arrive = Issue("mbarrier.arrive", (_barrier(b.empty, stage),), (), loc=stmt.loc)
-        body = (
-            Issue("bar.warp.sync", (), (), imm=(("mask", 0xFFFFFFFF),), loc=stmt.loc),
-            If(compare(BinaryOp.EQ, lane, 0), (arrive,), loc=stmt.loc),
-        )
+        body: Block = (If(self.t.first(), (arrive,), loc=stmt.loc),)
+        if not b.unit:
+            lane = Binary(BinaryOp.FLOORMOD, self.t.index, const(WARP))
+            body = (
+                Issue("bar.warp.sync", (), (), imm=(("mask", 0xFFFFFFFF),), loc=stmt.loc),
+                If(compare(BinaryOp.EQ, lane, 0), (arrive,), loc=stmt.loc),
+            )
         return (Handover(tuple(t.region(stage) for t in b.tiles), body, loc=stmt.loc),)
 
     def producers(self, body: Block, found: dict[int, _Loop]) -> Block:
