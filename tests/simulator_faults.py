@@ -23,6 +23,13 @@ from tilelang.simulator.machine.report import Site
 COUNTED = ("cp.async.wait_group", "cp.async.bulk.wait_group", "wgmma.wait_group")
 """Rows with an immediate `count`."""
 FENCES = ("fence.proxy", "fence.mbarrier_init", "wgmma.fence", "tcgen05.fence")
+VALUES = (
+    "wgmma.descriptor",
+    "tcgen05.descriptor",
+    "tcgen05.instruction",
+    "setmaxnreg",
+)
+"""Rows that touch nothing that others see: values, and how many registers there are."""
 NAMES = (
     "mbarrier.",
     "barrier.",
@@ -109,7 +116,7 @@ def _is_idle(stmt: Stmt) -> bool:
     """Whether a statement touches no memory that others see, nor waits for or starts anything."""
     for inner in _statements((stmt,)):
         if isinstance(inner, Instr):
-            if not _synchronises(inner) and inner.row not in ("wgmma.descriptor", "setmaxnreg"):
+            if not _synchronises(inner) and inner.row not in VALUES:
                 return False
         elif any(isinstance(n, (Elem, Write, Slot)) and _is_seen(n) for n in inner.walk()):
             return False

@@ -128,6 +128,56 @@ def in_turn(arch: str, M=128, N=32, K=160, depth=32) -> Subject:
     return Subject(kernel, arch, *_factors(M, N, K))
 
 
+def left_operand(arch: str, M=128, N=32, K=64) -> Subject:
+    """A @ B with A in Tensor Memory, where threads put it."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        Out: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            b, f = T.alloc_shared((K, N), "float16"), T.alloc_fragment((M, K), "float16")
+            a, c = T.alloc_tmem((M, K), "float16"), T.alloc_tmem((M, N), "float32")
+            out = T.alloc_fragment((M, N), "float32")
+            T.copy(B, b)
+            T.copy(A, f)
+            T.copy(f, a)
+            T.gemm(a, b, c, clear_accum=True)
+            T.copy(c, out)
+            T.copy(out, Out)
+
+    return Subject(kernel, arch, *_factors(M, N, K))
+
+
+def left_operands(arch: str, M=128, N=32, K=160, depth=32) -> Subject:
+    """A @ B in a pipeline that brings A for the threads, which put it into Tensor Memory, and B for
+    the products.
+    """
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        Out: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            s, b = T.alloc_shared((M, depth), "float16"), T.alloc_shared((depth, N), "float16")
+            a, c = T.alloc_tmem((M, depth), "float16"), T.alloc_tmem((M, N), "float32")
+            f, out = T.alloc_fragment((M, depth), "float16"), T.alloc_fragment((M, N), "float32")
+            for k in T.Pipelined(K // depth, num_stages=2):
+                T.copy(A[0, k * depth], s)
+                T.copy(B[k * depth, 0], b)
+                T.copy(s, f)
+                T.copy(f, a)
+                T.gemm(a, b, c, clear_accum=k == 0)
+            T.copy(c, out)
+            T.copy(out, Out)
+
+    return Subject(kernel, arch, *_factors(M, N, K))
+
+
 def by_hand(arch: str, tiles=5, N=32, K=64, depth=32) -> Subject:
     """A @ B by a warp that copies, one that multiplies and four that store, as an author spells it
     out; results take turns in two places.
@@ -230,8 +280,63 @@ def attention(arch: str, length=128, depth=32, tiles=(64, 32), stages=2, threads
                 o[r, c] /= total[r]
             T.copy(o, Out[bx * BM, 0])
 
+    return Subject(kernel, arch, *_attended(length, length, depth, scale), 5e-3)
+
+
+def attention_in_tensor_memory(arch: str, length=256, depth=32, each=64) -> Subject:
+    """softmax(scale * Q @ K.T) @ V of 128 rows; all but Q, K and V is in Tensor Memory."""
+    M, scale = 128, 0.18
+
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor((M, depth), "float16"),
+        K: T.Tensor((length, depth), "float16"),
+        V: T.Tensor((length, depth), "float16"),
+        Out: T.Tensor((M, depth), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            q = T.alloc_shared((M, depth), "float16")
+            k, v = (T.alloc_shared((each, depth), "float16") for _ in range(2))
+            scores, weights = T.alloc_tmem((M, each), "float32"), T.alloc_tmem((M, each), "float16")
+            result = T.alloc_tmem((M, depth), "float32")
+            s, p = T.alloc_fragment((M, each), "float32"), T.alloc_fragment((M, each), "float16")
+            o, now = (T.alloc_fragment((M, depth), "float32") for _ in range(2))
+            top, before, total, part = (T.alloc_fragment((M,), "float32") for _ in range(4))
+            T.copy(Q, q)
+            T.clear(o)
+            T.clear(total)
+            T.fill(top, -T.infinity("float32"))
+            for j in T.Pipelined(length // each, num_stages=2):
+                T.copy(K[j * each, 0], k)
+                T.copy(V[j * each, 0], v)
+                T.gemm(q, k, scores, transpose_B=True, clear_accum=True)
+                T.copy(scores, s)
+                T.copy(top, before)
+                T.reduce_max(s, top, dim=1, clear=False)
+                for r, c in T.Parallel(M, each):
+                    s[r, c] = T.exp2((s[r, c] - top[r]) * scale)
+                T.reduce_sum(s, part, dim=1)
+                for r in T.Parallel(M):
+                    total[r] = total[r] * T.exp2((before[r] - top[r]) * scale) + part[r]
+                T.copy(s, p)
+                T.copy(p, weights)
+                T.gemm(weights, v, result, clear_accum=True)
+                T.copy(result, now)
+                for r, c in T.Parallel(M, depth):
+                    o[r, c] = o[r, c] * T.exp2((before[r] - top[r]) * scale) + now[r, c]
+            for r, c in T.Parallel(M, depth):
+                o[r, c] /= total[r]
+            T.copy(o, Out)
+
+    return Subject(kernel, arch, *_attended(M, length, depth, scale), 5e-3)
+
+
+def _attended(
+    rows: int, length: int, depth: int, scale: float
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Random Q, K and V, and softmax(scale * Q @ K.T) @ V."""
     rng = np.random.default_rng(0)
-    q, k, v = (rng.normal(size=(length, depth)).astype(np.float16) for _ in range(3))
+    q, k, v = (rng.normal(size=(n, depth)).astype(np.float16) for n in (rows, length, length))
     x = np.exp2((q.astype(np.float64) @ k.astype(np.float64).T) * scale)
     want = (x / x.sum(axis=1, keepdims=True)) @ v.astype(np.float64)
-    return Subject(kernel, arch, {"Q": q, "K": k, "V": v}, want, 5e-3)
+    return {"Q": q, "K": k, "V": v}, want

@@ -121,8 +121,11 @@ def fence(use: Use) -> None:
 
 @row("wgmma.ready")
 def ready(use: Use) -> None:
-    """No instruction."""
-    del use
+    """No instruction: from here on code may use registers that no product is working on."""
+    for place in use.outs:
+        array = place.array
+        assert isinstance(array, Registers)
+        array.check(int(place.index), place.count, use.site, writes=True)
 
 
 @row("wgmma.m64*")
