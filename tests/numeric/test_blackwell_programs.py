@@ -47,6 +47,11 @@ PROGRAMS |= {
     for columns in (16, 96, 176)
 }
 PROGRAMS |= {"attention": attention_forward, "latent attention": mla_decode}
+# Products with scales have shorter tests of their own.
+NAMES = [
+    pytest.param(name, marks=pytest.mark.simulate if name.startswith(tuple(SCALES)) else ())
+    for name in PROGRAMS
+]
 
 
 def runs_right(subject: Subject, seeds: int) -> None:
@@ -58,7 +63,7 @@ def runs_right(subject: Subject, seeds: int) -> None:
         assert subject.is_right(args), schedule
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_gives_what_numpy_gives_and_nothing_is_found(name):
     runs_right(PROGRAMS[name](ARCH), 3)
 
@@ -70,7 +75,7 @@ def test_it_does_so_under_fifty_schedules(name):
 
 
 @pytest.mark.skipif(not is_installed(), reason="NVRTC is not installed")
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_becomes_machine_code_without_spills_or_warnings(name):
     target = parse_target(f"cuda -arch={ARCH}", CHIPS)
     made = compile_source(emit(PROGRAMS[name](ARCH).program, target).text, ARCH)

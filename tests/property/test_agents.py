@@ -154,7 +154,7 @@ def check_same(body):
         np.testing.assert_array_equal(results[0][name], again[name])
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_lockstep_and_agents_agree(data):
     check_same(data.draw(programs(2, iter(range(1000)))))

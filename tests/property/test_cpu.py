@@ -11,14 +11,14 @@ from tilelang.errors import TileIndexError
 
 
 @given(kernels())
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 def test_random_kernels(case):
     fn, args = case
     check_native(fn, rtol=2e-3, atol=2e-3, **args)
 
 
 @given(products())
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 def test_random_products(case):
     fn, args = case
     check_native(fn, **args)  # small integers: every sum is exact

@@ -428,7 +428,7 @@ def check(
                 )
 
 
-@settings(max_examples=100, report_multiple_bugs=False)
+@settings(max_examples=70, report_multiple_bugs=False)
 @given(programs(), st.permutations(TARGETS))
 def test_random_expressions(program, targets):
     """One target runs it in a loop, the other as iterations."""

@@ -177,7 +177,7 @@ def fn(A: T.Tensor(({N},), "int32"), B: T.Tensor(({N},), "int32")):
     return x.tolist(), y.tolist()
 
 
-@settings(max_examples=100, report_multiple_bugs=False)
+@settings(max_examples=60, report_multiple_bugs=False)
 @given(programs())
 def test_random_programs(body):
     a = np.arange(N, dtype=np.int32) * 5 % 7 - 2

@@ -11,7 +11,7 @@ from lower_build import check_interpreted
 
 
 @given(kernels())
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 def test_random_kernels(case):
     fn, args = case
     check_interpreted(fn, rtol=2e-3, atol=2e-3, **args)

@@ -177,6 +177,6 @@ def kernels(draw: hs.DrawFn):
 
 
 @given(kernels())
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_random_code_of_threads(fn):
     check_native(fn, C=np.full(COUNT, -1, np.int32), H=np.zeros(7, np.int32))
