@@ -91,6 +91,23 @@ def test_whole_elements_read_as_small_ones(narrow, size, target):
     assert np.array_equal(b, 2 * small.astype("float32"))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("small", ["float4_e2m1fn", "int4", "uint2"])
+def test_a_small_element_as_a_byte_and_back(small, target):
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), small), B: T.Tensor((16,), "uint8"), C: T.Tensor((16,), small)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(16):
+                B[i] = T.reinterpret(A[i], "uint8")
+                C[i] = T.reinterpret(T.reinterpret(A[i], "int8") | 0x50, small)
+
+    a, bits = words(small, 16)
+    b, c = np.full(16, 0xFF, np.uint8), np.zeros_like(a)
+    tilelang.compile(kernel, target=target)(a, b, c)
+    assert np.array_equal(b, bits)
+    assert np.array_equal(c.view(np.uint8) & (1 << DType(small).bits) - 1, bits)
+
+
 def refusal(dtype, wide, use):
     shape = (4, 16)
 

@@ -66,14 +66,7 @@ def tcgen05_gemm_blockscaled(
     a, b, c = _operands(name, (A, B, C), (ta, tb), pair=bool(use_2cta))
     if wg_wait != 0:
         raise refuse("option", f"wg_wait of {name}", expected="0", got=repr(wg_wait))
-    if mbar is None:
-        raise refuse(
-            "async",
-            f"{name} without an mbar",
-            cls=TileValueError,
-            expected="mbar=, the mbarrier at which the product arrives when it is done",
-            help="`bar = T.alloc_barrier(1)`, then `mbar=bar` and a wait for it",
-        )
+    done = _arrival(name, mbar)
     rows, columns = (int_value(e) or 0 for e in c.extents[-2:])
     deep = int_value(a.extents[-2 if ta else -1]) or 0
     grains = _grains(name, (sf_a_granularity_k, sf_b_granularity_k), deep)
@@ -91,11 +84,24 @@ def tcgen05_gemm_blockscaled(
             granularity_b=grains[1],
             transpose_a=ta,
             transpose_b=tb,
-            barrier=barrier(mbar, f"the mbar of {name}"),
+            barrier=done,
             two_cta=bool(use_2cta),
             loc=here(),
         )
     )
+
+
+def _arrival(name: str, mbar: Any) -> Region:
+    """The mbarrier at which a product arrives."""
+    if mbar is None:
+        raise refuse(
+            "async",
+            f"{name} without an mbar",
+            cls=TileValueError,
+            expected="mbar=, the mbarrier at which the product arrives when it is done",
+            help="`bar = T.alloc_barrier(1)`, then `mbar=bar` and a wait for it",
+        )
+    return barrier(mbar, f"the mbar of {name}")
 
 
 def _operands(

@@ -640,7 +640,8 @@ def cast(
 
 
 def reinterpret(value: Any, dtype: Any, span: Any = None) -> Value:
-    """The bits of a scalar as another dtype of the same size.
+    """The bits of a scalar as another dtype of the same size; of one that is smaller than a byte
+    also as a byte, whose upper bits are 0, and from there, without them.
 
     The older order of upstream, `(dtype, value)`, is accepted.
     """
@@ -648,6 +649,12 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Value:
         value, dtype = dtype, value
     target = element_type(dtype)
     e = as_expr(value)
+    ends = (DType(e.dtype), target)
+    small = next((d for d in ends if d.is_subbyte and d.is_scalar), None)
+    if small is not None and any(d.bits == 8 and d.is_integer and d.is_scalar for d in ends):
+        code = DType(f"uint{small.bits}")
+        e = Cast(e if small is target else _bits(e, code), code if small is target else target)
+        return Value(_bits(e, target))
     if e.dtype.bits * e.dtype.lanes != target.bits * target.lanes:
         raise _refuse(
             "dtype",
@@ -655,7 +662,11 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Value:
             expected=f"a type of {e.dtype.bits * e.dtype.lanes} bits",
             got=f"{target.bits * target.lanes} bits",
         )
-    return Value(e if e.dtype == target else Bitcast(e, target))
+    return Value(_bits(e, target))
+
+
+def _bits(e: Expr, dtype: DType) -> Expr:
+    return e if e.dtype == dtype else Bitcast(e, dtype)
 
 
 def truth() -> Const:
