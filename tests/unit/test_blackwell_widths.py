@@ -20,7 +20,7 @@ from tilelang.layout import (
     make_half_bank_swizzled_layout,
     make_quarter_bank_swizzled_layout,
 )
-from tilelang.runtime.arrays import unpack_rows
+from tilelang.runtime.arrays import pack_rows, unpack_rows
 from tilelang.targets import CHIPS
 from tilelang.targets.cuda.nvrtc import compile_source, is_installed
 from tilelang.targets.cuda.program import emit
@@ -459,3 +459,69 @@ def test_a_tile_of_fp4_seen_as_bytes():
     words = cast(a, DType("bfloat16"), DType("float4_e2m1fn")).view(np.uint8)
     want = words[:, ::2] | words[:, 1::2] << 4
     assert np.array_equal(run(kernel, a, want), want)
+
+
+def quantized(m, k):
+    """bf16 as nvfp4: for 16 elements of a row a scale that is rounded up, elements in pairs, and
+    the scales of 64 elements as a word.
+    """
+
+    @T.prim_func
+    def kernel(
+        X: T.Tensor((m, k), "bfloat16"),
+        Q: T.Tensor((m, k // 2), "uint8"),
+        S: T.Tensor((m, k // 64), "uint32"),
+    ):
+        with T.Kernel(T.ceildiv(m, 16), k // 256, threads=512) as (bx, by):
+            x, q = T.alloc_shared((16, 256), "bfloat16"), T.alloc_shared((16, 128), "uint8")
+            codes = T.alloc_shared((16, 16), "uint32")
+            lane, row = T.get_lane_idx(), T.get_warp_idx_sync()
+            T.copy(X[bx * 16, by * 256], x)
+            T.sync_threads()
+            for g in T.serial(4):
+                pair = T.alloc_local((2,), "float32")
+                for e in T.serial(2):
+                    pair[e] = T.cast(x[row, g * 64 + lane * 2 + e], "float32")
+                most = T.alloc_var("float32", init=T.max(T.abs(pair[0]), T.abs(pair[1])))
+                for step in [4, 2, 1]:
+                    most = T.max(most, T.shfl_xor(most, step, width=8))
+                scale = T.cast(most / 6, "float8_e4m3fn", round="rp")
+                wide = T.cast(scale, "float32")
+                code = T.alloc_local((2,), "uint8")
+                for e in T.serial(2):
+                    small = T.cast(pair[e] / T.if_then_else(wide == 0, 1.0, wide), "float4_e2m1fn")
+                    code[e] = T.reinterpret(small, "uint8")
+                q[row, g * 32 + lane] = code[0] | code[1] << 4
+                if lane % 8 == 0:
+                    codes[row, g * 4 + lane // 8] = T.cast(T.reinterpret(scale, "uint8"), "uint32")
+            T.sync_threads()
+            if lane < 4:
+                word = T.alloc_var("uint32", init=0)
+                for n in T.serial(4):
+                    word = word | codes[row, lane * 4 + n] << T.cast(8 * n, "uint32")
+                if bx * 16 + row < m:
+                    S[bx * 16 + row, by * 4 + lane] = word
+            T.copy(q, Q[bx * 16, by * 128])
+
+    return kernel
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("m", "k"), [(32, 256), (24, 512)])
+def test_a_quantisation_to_nvfp4(m, k, target):
+    x = floats(m, k, dtype="bfloat16", spread=2.0)
+    x[0, :16] = 0
+    q, s = np.zeros((m, k // 2), np.uint8), np.zeros((m, k // 64), np.uint32)
+    tilelang.compile(quantized(m, k), target=target)(x, q, s)
+    wide = x.astype(np.float32).reshape(m, k // 16, 16)
+    e4m3, e2m1 = DType("float8_e4m3fn"), DType("float4_e2m1fn")
+    scale = cast(abs(wide).max(-1) / np.float32(6), F32, e4m3, "rp")
+    assert s.view(np.uint8).tobytes() == scale.tobytes()
+    step = scale.astype(np.float32)[..., None]
+    code = cast(wide / np.where(step == 0, np.float32(1), step), F32, e2m1)
+    assert q.tobytes() == pack_rows(code.reshape(m, k), e2m1).tobytes()
+    assert (abs(code.astype(np.float32) * step - wide) <= step).all()
+
+
+def test_machine_code_of_a_quantisation():
+    machine_code(quantized(32, 256))
