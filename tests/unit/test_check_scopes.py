@@ -309,6 +309,42 @@ def test_use_after_free_double_free_and_free_in_a_loop():
     ]
 
 
+def test_one_free_of_several_is_reached():
+    @T.prim_func
+    def kernel(N: T.Tensor((2,), "int32")):
+        with T.Kernel(1, threads=128):
+            t, u, v = (T.alloc_tmem((128, 64), "float32") for _ in range(3))
+            f = T.alloc_fragment((128, 64), "float32")
+            if N[0] > 0:
+                T.deallocate_tmem(t)
+            elif N[1] > 0:
+                T.copy(t, f)
+                T.deallocate_tmem(t)
+            else:
+                T.copy(t, f)
+            if N[1] > 0:
+                T.deallocate_tmem(u)
+                T.thread_return()
+            T.copy(u, f)
+            T.deallocate_tmem(u)
+            if N[0] > 1:
+                T.deallocate_tmem(v)
+            T.copy(v, f)
+
+    assert messages(kernel) == ["v is used after it was freed"]
+
+
+def test_a_free_that_a_while_repeats():
+    @T.prim_func
+    def kernel(N: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=128):
+            t = T.alloc_tmem((128, 64), "float32")
+            while N[0] > 0:
+                T.deallocate_tmem(t)
+
+    assert messages(kernel) == ["t is freed in every round of a loop"]
+
+
 def test_only_tensor_memory_is_freed():
     @T.prim_func
     def kernel():
@@ -465,6 +501,6 @@ def test_a_local_buffer_in_a_loop_of_each_thread_is_legal():
 
 def test_refuse_raises_all_errors_at_once():
     with pytest.raises(TileError) as caught:
-        refuse(tmem(256, 64).ir, target("emulate:sm_90a"), chips=CHIPS)
+        refuse(tmem(200, 64).ir, target("emulate:sm_90a"), chips=CHIPS)
     assert len(caught.value.diagnostics) == 2
     refuse(tmem().ir, target("emulate:sm_100a"))

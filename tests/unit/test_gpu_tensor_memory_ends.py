@@ -191,6 +191,106 @@ def test_threads_that_return_before_others(threads, last):
     run(some_return(threads, last), want, a, b)
 
 
+# Frees that some blocks get to ------------------------------------------------------------------
+
+
+@T.macro
+def in_one_arm(bx, N, given):
+    """Blocks that free, and blocks that leave it to the end."""
+    if bx < N[0]:
+        for t in given:
+            T.deallocate_tmem(t)
+
+
+@T.macro
+def in_both_arms(bx, N, given):
+    """Either way, in another order."""
+    if bx < N[0]:
+        for t in given:
+            T.deallocate_tmem(t)
+    else:
+        for t in given[::-1]:
+            T.deallocate_tmem(t)
+
+
+@T.macro
+def before_a_return(bx, N, given):
+    """Who returns has freed."""
+    if bx >= N[0]:
+        for t in given:
+            T.deallocate_tmem(t)
+        T.thread_return()
+
+
+@T.macro
+def after_a_return(bx, N, given):
+    """Who returns has not freed."""
+    if bx >= N[0]:
+        T.thread_return()
+    for t in given:
+        T.deallocate_tmem(t)
+
+
+@T.macro
+def one_of_them(bx, N, given):
+    """The other one is freed at the end, so the two have columns of their own."""
+    if bx < N[0]:
+        T.deallocate_tmem(given[1])
+
+
+@T.macro
+def by_a_later_warp(bx, N, given):
+    """Threads of one warp free under a condition."""
+    if T.get_thread_binding() >= 96 and bx < N[0]:
+        for t in given:
+            T.deallocate_tmem(t)
+
+
+def some_free(free, stages):
+    """C[bx] = A @ B + bx by way of two buffers that `free` gives back or does not."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 64), "float16"),
+        B: T.Tensor((64, 48), "float16"),
+        N: T.Tensor((1,), "int32"),
+        C: T.Tensor((3, 128, 48), "float32"),
+    ):
+        with T.Kernel(3, threads=128) as bx:
+            a, b = T.alloc_shared((128, 32), "float16"), T.alloc_shared((32, 48), "float16")
+            acc, more = T.alloc_tmem((128, 48), "float32"), T.alloc_tmem((128, 8), "float32")
+            out, own = T.alloc_fragment((128, 48), "float32"), T.alloc_fragment((128, 8), "float32")
+            T.fill(more, bx)
+            for k in T.Pipelined(2, num_stages=stages):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, acc, clear_accum=k == 0)
+            T.copy(acc, out)
+            T.copy(more, own)
+            free(bx, N, [acc, more])
+            for i, j in T.Parallel(128, 48):
+                out[i, j] += own[i, j % 8]
+            T.copy(out, C[bx, 0, 0])
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "free",
+    [in_one_arm, in_both_arms, before_a_return, after_a_return, one_of_them, by_a_later_warp],
+)
+@pytest.mark.parametrize("seeds", [2, pytest.param(50, marks=pytest.mark.simulate)])
+def test_columns_are_given_back_once(free, seeds):
+    a, b = numbers((128, 64), "float16"), numbers((64, 48), "float16")
+    stays = free in (before_a_return, after_a_return)
+    for n in (0, 2):
+        want = np.stack(
+            [product(a, b) + bx if bx < n or not stays else 0 * product(a, b) for bx in range(3)]
+        )
+        program = run(some_free(free, stages=2), want, a, b, np.array([n], np.int32), seeds=seeds)
+    assert rows(program).count("tcgen05.alloc") == (2 if free is one_of_them else 1)
+
+
 # Pairs that free before their end ----------------------------------------------------------------
 
 
@@ -388,6 +488,7 @@ def test_they_become_machine_code(arch):
         some_return(256, 96),
         by_rounds(3),
         two_buffers(by_arm=True),
+        some_free(in_one_arm, 2),
         few_rows(64, 48, "float16", 128, turned=False),
     ):
         assert not compile_source(emit(lower(kernel.ir, target), target).text, arch).warnings

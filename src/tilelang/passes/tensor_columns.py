@@ -43,14 +43,16 @@ def is_packed(roles: str, *, mixed: bool) -> bool:
 class Allocation:
     """Columns that are allocated at once: `members` are the buffers in them, each with the column
     that it begins at, the widest first, which begins at 0; `columns` are what they need together,
-    `taken` what that is rounded up to. `freed` is the last T.deallocate_tmem of a member, None
-    where the columns are given back at the end of the block in which they are allocated.
+    `taken` what that is rounded up to. The author gives them back at each of `freed`, of which at
+    most one is got to, one of them for `sure`; else they are given back at the end of the block in
+    which they are allocated.
     """
 
     members: tuple[tuple[Alloc, int], ...]
     columns: int
     taken: int
-    freed: Free | None
+    freed: tuple[Free, ...]
+    sure: bool
 
     @property
     def widest(self) -> Alloc:
@@ -88,13 +90,13 @@ class Columns:
 
 @dataclass(frozen=True)
 class _Event:
-    """An allocation or a free: the statements it is one of, how deep these stand, and the outermost
-    loop around them.
+    """An allocation or a free: the statements it is one of, the bodies of loops and conditions
+    around it, and the outermost loop.
     """
 
     stmt: Alloc | Free
     home: Block
-    nested: bool
+    around: tuple[int, ...]
     loop: Stmt | None
 
 
@@ -102,7 +104,7 @@ def order_of(body: Block, given: Columns) -> Order:
     """The allocations of a launch."""
     events = [
         e
-        for e in _events(body, nested=False, loop=None)
+        for e in _events(body, (), None)
         if isinstance(e.stmt, Free) or given.asked(e.stmt) is not None
     ]
     allocs = [e for e in events if isinstance(e.stmt, Alloc)]
@@ -116,7 +118,7 @@ def order_of(body: Block, given: Columns) -> Order:
     for e in events:
         frees += isinstance(e.stmt, Free)
         if isinstance(e.stmt, Alloc):
-            if late or frees or e.nested:
+            if late or frees or e.around:
                 late.append((e, (id(e.home), frees)))
             else:
                 early.append((e, ()))
@@ -138,21 +140,24 @@ class _End:
     last of them, by `number`: those in the same statements without an allocation in between.
     """
 
-    place: tuple[int, ...]
+    place: tuple[int, int]
     number: int
-    stmt: Free
+    event: _Event
 
 
-def _ends(events: Sequence[_Event], given: Columns) -> dict[str, _End]:
+_Ends = Mapping[str, Sequence[_End]]
+
+
+def _ends(events: Sequence[_Event], given: Columns) -> _Ends:
     """Where the author frees buffers."""
-    found: dict[str, _End] = {}
+    found: dict[str, list[_End]] = {}
     allocs = 0
     for k, e in enumerate(events):
         if isinstance(e.stmt, Alloc):
             allocs += 1
         else:
             name = given.roots.get(e.stmt.buffer.name, e.stmt.buffer.name)
-            found[name] = _End((id(e.home), allocs), k, e.stmt)
+            found.setdefault(name, []).append(_End((id(e.home), allocs), k, e))
     return found
 
 
@@ -161,13 +166,13 @@ class _Room:
     """An allocation in the making: what its members have in common, and what they take."""
 
     place: tuple[int, ...]
-    end: tuple[int, ...] | None
+    ends: tuple[tuple[int, int], ...]
     taken: int
     used: int = 0
-    members: list[tuple[Alloc, int]] = field(default_factory=list[tuple[Alloc, int]])
+    members: list[tuple[_Event, int]] = field(default_factory=list[tuple[_Event, int]])
 
 
-def _shared(found: Sequence[_Keyed], ends: Mapping[str, _End], given: Columns) -> list[Allocation]:
+def _shared(found: Sequence[_Keyed], ends: _Ends, given: Columns) -> list[Allocation]:
     """Allocations for buffers, the widest first. A buffer goes into the first allocation that has
     room and begins and ends with it: then it costs nothing. To double an allocation costs at least
     as much as another one would.
@@ -176,26 +181,27 @@ def _shared(found: Sequence[_Keyed], ends: Mapping[str, _End], given: Columns) -
     for event, place in sorted(found, key=lambda x: -_asked(x[0], given)):
         alloc, asked = event.stmt, _asked(event, given)
         assert isinstance(alloc, Alloc)
-        known = ends.get(alloc.buffer.name)
-        end = None if known is None else known.place
+        end = tuple(e.place for e in ends.get(alloc.buffer.name, ()))
         unit = min(max(BEGINS[0], 1 << max(asked - 1, 0).bit_length()), BEGINS[1])
         for room in rooms:
             at = -(-room.used // unit) * unit
-            if (room.place, room.end) == (place, end) and at + asked <= room.taken:
+            if (room.place, room.ends) == (place, end) and at + asked <= room.taken:
                 break
         else:
             room, at = _Room(place, end, given.rounded(asked)), 0
             rooms.append(room)
-        room.members.append((alloc, at))
+        room.members.append((event, at))
         room.used = at + asked
     return [_allocation(room, ends) for room in rooms]
 
 
-def _allocation(room: _Room, ends: Mapping[str, _End]) -> Allocation:
-    freed = [ends[a.buffer.name] for a, _ in room.members if room.end is not None]
-    last = max(freed, key=lambda e: e.number, default=None)
-    stmt = None if last is None else last.stmt
-    return Allocation(tuple(room.members), room.used, room.taken, stmt)
+def _allocation(room: _Room, ends: _Ends) -> Allocation:
+    members = tuple((e.stmt, at) for e, at in room.members if isinstance(e.stmt, Alloc))
+    every = [ends.get(a.buffer.name, ()) for a, _ in members]
+    last = [max(each, key=lambda e: e.number).event for each in zip(*every, strict=True)]
+    freed = tuple(e.stmt for e in last if isinstance(e.stmt, Free))
+    sure = any(e.around == room.members[0][0].around for e in last)
+    return Allocation(members, room.used, room.taken, freed, sure)
 
 
 def _asked(event: _Event, given: Columns) -> int:
@@ -217,14 +223,14 @@ def _wider(
     return None
 
 
-def _events(body: Block, *, nested: bool, loop: Stmt | None) -> Iterator[_Event]:
+def _events(body: Block, around: tuple[int, ...], loop: Stmt | None) -> Iterator[_Event]:
     for stmt in body:
         if isinstance(stmt, (Alloc, Free)):
-            yield _Event(stmt, body, nested, loop)
-        around = loop or (stmt if _repeats(stmt) else None)
-        deeper = nested or isinstance(stmt, (For, Pipelined, Parallel, While, If))
+            yield _Event(stmt, body, around, loop)
+        outer = loop or (stmt if _repeats(stmt) else None)
         for inner in blocks(stmt):
-            yield from _events(inner, nested=deeper, loop=around)
+            deeper = isinstance(stmt, (For, Pipelined, Parallel, While, If))
+            yield from _events(inner, (*around, id(inner)) if deeper else around, outer)
 
 
 def _repeats(stmt: Stmt) -> bool:

@@ -247,9 +247,9 @@ def report_of(program: Program) -> MemoryReport:
 
 def _launch(program: Program, launch: Launch) -> LaunchReport:
     threads = math.prod(launch.threads) if launch.threads else DEFAULT_THREADS
-    spans = _live_spans(program, launch)
-    stages = _stages(program, launch)
     order = allocations(program, launch)
+    spans = _live_spans(program, launch, order)
+    stages = _stages(program, launch)
     rows: list[Row] = []
     for site in program.sites:
         stmt = site.stmt
@@ -377,7 +377,7 @@ def _stages(program: Program, launch: Launch) -> dict[str, int]:
 _LOOPS = (For, Parallel, Pipelined, While)
 
 
-def _live_spans(program: Program, launch: Launch) -> dict[str, tuple[int, int]]:
+def _live_spans(program: Program, launch: Launch, plan: Order) -> dict[str, tuple[int, int]]:
     """The first and last statement for which each buffer of a launch needs its storage.
 
     A buffer that is allocated outside a loop and used inside is live for the whole loop; one that
@@ -408,7 +408,9 @@ def _live_spans(program: Program, launch: Launch) -> dict[str, tuple[int, int]]:
     for name in homes:
         start = at[id(program.allocs[name])].order
         if name in by_block:
-            spans[name] = (start, freed.get(name, ends[name]))
+            held = plan.of(name)
+            sure = held is not None and held.sure
+            spans[name] = (start, freed.get(name, ends[name]) if sure else ends[name])
         spans.setdefault(name, (start, ends[name]))
     return spans
 

@@ -7,7 +7,7 @@ lacks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilelang.errors import Diagnostic
 from tilelang.ir.expr import Buffer, Cast, Load, Region
@@ -15,7 +15,18 @@ from tilelang.ir.node import Effect
 from tilelang.ir.scales import ScaleCopy
 from tilelang.ir.special import GemmBlockScaled, GemmSparse
 from tilelang.ir.sync import AsyncGemm
-from tilelang.ir.tile import Alloc, Atomic, Fill, Free, Gemm, Launch, Stmt, Store
+from tilelang.ir.tile import (
+    Atomic,
+    Fill,
+    Free,
+    Gemm,
+    If,
+    Launch,
+    Stmt,
+    Store,
+    ThreadReturn,
+    While,
+)
 from tilelang.passes.check.domain import names_in
 from tilelang.passes.check.program import (
     COPIES,
@@ -280,24 +291,45 @@ def local_not_spread(program: Program) -> Iterator[Diagnostic]:
 
 def frees_once(program: Program) -> Iterator[Diagnostic]:
     """`T.deallocate_tmem` frees Tensor Memory, once, after its last use."""
-    freed: dict[str, Site] = {}
+    freed: dict[str, list[Site]] = {}
     for site in program.sites:
-        if isinstance(site.stmt, Alloc):
-            freed.pop(site.stmt.buffer.name, None)
         if isinstance(site.stmt, Free):
-            yield from _free(program, site, site.stmt.buffer, freed)
-            freed.setdefault(program.root(site.stmt.buffer).name, site)
-    last = {name: site.order for name, site in freed.items()}
+            before = freed.setdefault(program.root(site.stmt.buffer).name, [])
+            yield from _free(program, site, site.stmt.buffer, before)
+            before.append(site)
     reported: set[str] = set()
     for touch in program.touches:
         name = program.root(touch.buffer).name
-        if touch.site.order > last.get(name, touch.site.order) and name not in reported:
+        found = _before(touch.site, freed.get(name, ()))
+        if found is not None and name not in reported:
             reported.add(name)
-            yield _after_free(touch, name, freed[name])
+            yield _after_free(touch, name, found)
+
+
+def _before(site: Site, freed: Sequence[Site]) -> Site | None:
+    """The first of these after which a statement may be run."""
+    return next((f for f in freed if f.order < site.order and not _apart(f, site)), None)
+
+
+def _apart(free: Site, later: Site) -> bool:
+    """Whether two statements are in different arms of a condition, or the first one in an arm that
+    ends with a return.
+    """
+    path, other = (*free.place.path, free.stmt), (*later.place.path, later.stmt)
+    same = next((k for k, (a, b) in enumerate(zip(path, other, strict=False)) if a is not b), 0)
+    for k in range(max(same - 1, 0), len(path) - 1):
+        around = path[k]
+        if not isinstance(around, If):
+            continue
+        arm = around.then if any(s is path[k + 1] for s in around.then) else around.orelse
+        across = k == same - 1 and not any(s is other[same] for s in arm)
+        if across or (k >= same and any(isinstance(s, ThreadReturn) for s in arm)):
+            return True
+    return False
 
 
 def _free(
-    program: Program, site: Site, buffer: Buffer, freed: dict[str, Site]
+    program: Program, site: Site, buffer: Buffer, before: Sequence[Site]
 ) -> Iterator[Diagnostic]:
     name = program.root(buffer).name
     memory = program.memory(buffer)
@@ -315,8 +347,9 @@ def _free(
     owner = program.allocs.get(name)
     home = next((s.place.path for s in program.sites if s.stmt is owner), ())
     around = site.place.path[len(home) :]
-    if name in freed:
-        at = freed[name].stmt.loc
+    first = _before(site, before)
+    if first is not None:
+        at = first.stmt.loc
         yield Diagnostic(
             "scope",
             f"{name} is freed twice",
@@ -337,7 +370,8 @@ def _free(
 
 
 def _is_loop(stmt: Stmt) -> bool:
-    return any(hasattr(stmt, name) for name in ("var", "vars")) and hasattr(stmt, "body")
+    counts = any(hasattr(stmt, name) for name in ("var", "vars"))
+    return isinstance(stmt, While) or (counts and hasattr(stmt, "body"))
 
 
 def _after_free(touch: Touch, name: str, free: Site) -> Diagnostic:
