@@ -137,6 +137,31 @@ def two_products(rounds=ROUNDS):
     return kernel
 
 
+def place_by_a_variable(rounds=2):
+    """As `product_first`, with a tile whose place is a variable that changes behind the copy."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((rounds, N, N), HALF), C: T.Tensor((rounds, N, N), "float32")):
+        with T.Kernel(1, is_npu=True) as (_cid, vid):
+            a_l1 = T.alloc_L1((N, N), HALF)
+            c = T.alloc_L0C((N, N), "float32")
+            half = T.alloc_ub((N, N), HALF)
+            x = T.alloc_ub((2, N, N), "float32")
+            place = T.alloc_var("int32")
+            for k in T.serial(rounds):
+                T.gemm_v0(a_l1, a_l1, c, init=True)
+                T.copy(A[k, :, :], half)
+                T.copy(half, a_l1)
+                T.tile.fill(x, 0.0)
+                place = k
+                T.copy(c, x[place, :, :])
+                place = 1 - k
+                if vid == 0:
+                    T.copy(x[k, :, :], C[k, :, :])
+
+    return kernel
+
+
 def arguments(seed=0):
     rng = np.random.default_rng(seed)
     a = rng.integers(-2, 3, (SOURCES, N)).astype(np.float16)
@@ -182,6 +207,12 @@ def test_cores_hand_tiles_to_each_other_twice_in_a_round():
     a = np.random.default_rng(1).integers(-2, 3, (ROUNDS, N, N)).astype(np.float16)
     x = np.minimum(a.astype(np.float32) @ a.astype(np.float32), 9)
     check(kernel, [a], dict(enumerate(x.astype(np.float16).astype(np.float32) @ a + x)))
+
+
+def test_a_place_that_changes_behind_a_copy_is_that_of_the_copy():
+    kernel = tilelang.compile(place_by_a_variable(), out_idx=[1], pass_configs=AUTO)
+    a = np.random.default_rng(3).integers(-2, 3, (2, N, N)).astype(np.float16)
+    np.testing.assert_array_equal(kernel(a), a.astype(np.float32) @ a)
 
 
 @pytest.mark.parametrize(

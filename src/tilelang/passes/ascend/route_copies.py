@@ -23,7 +23,7 @@ from typing import TypeGuard
 from tilelang.dtypes import DType
 from tilelang.errors import Loc
 from tilelang.ir.ascend import CrossSet, CrossWait, Transfer
-from tilelang.ir.expr import Buffer, Expr, Region, Var, const, int_value
+from tilelang.ir.expr import Buffer, Expr, Load, Region, Var, const, int_value
 from tilelang.ir.simplify import substitute
 from tilelang.ir.tile import Alloc, Block, Copy, Function, If, Launch, Stmt
 from tilelang.ir.walk import statements
@@ -85,7 +85,12 @@ class Route:
             inner = map_bodies(stmt, self.block)
             into, there = self._halves(inner)
             out += into
-            if self.early and there and isinstance(inner, (Copy, Transfer)):
+            if (
+                self.early
+                and there
+                and isinstance(inner, (Copy, Transfer))
+                and _is_fixed(inner.dst)
+            ):
                 waiting[inner.dst.buffer.name] = there
             else:
                 out += there
@@ -184,6 +189,11 @@ def _is_virtual(stmt: Stmt, effects: Effects) -> TypeGuard[Copy | Transfer]:
     if not isinstance(stmt, (Copy, Transfer)):
         return False
     return (effects.memory(stmt.src.buffer), effects.memory(stmt.dst.buffer)) in VIRTUAL
+
+
+def _is_fixed(region: Region) -> bool:
+    """Whether the place of a region does not change with what is in memory."""
+    return not any(isinstance(n, Load) for e in (*region.mins, *region.extents) for n in e.walk())
 
 
 def _names(region: Region, var: Var) -> bool:
