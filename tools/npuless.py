@@ -32,6 +32,19 @@ def _on_cpu(x: Any) -> Any:
 
 
 _ELEMENTS = frozenset({torch.Tensor.__getitem__, torch.Tensor.__setitem__, torch.Tensor.item})
+
+
+def _apart(args: Any) -> Any:
+    """Arguments of an assignment whose value may be a part of what is assigned to: an NPU copies
+    it all the same, a CPU refuses.
+    """
+    if len(args) == 3 and isinstance(args[2], torch.Tensor):
+        to, value = args[0].untyped_storage(), args[2].untyped_storage()
+        if to.data_ptr() == value.data_ptr():
+            return (*args[:2], args[2].clone())
+    return args
+
+
 _PRODUCTS = frozenset({"matmul", "__matmul__", "mm", "bmm", "einsum", "linear"})
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
@@ -60,7 +73,7 @@ class NpuIsCpu(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ELEMENTS and NpuGraph.capturing is None:
-            return func(*args)  # in loops over elements, of references
+            return func(*_apart(args))  # in loops over elements, of references
         moved = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
         args = _on_cpu(tuple(args))
         if func is torch.nn.functional.cross_entropy and args[1].dtype == torch.int32:
