@@ -220,7 +220,8 @@ def _program(
 ) -> tuple[Runner, list[Diagnostic]]:
     """What carries a function out on `target`, and a warning where it is not what was hoped for.
 
-    Where the choice of the target was left to us, what the native CPU refuses runs on the emulator.
+    What the native CPU refuses runs on the emulator, and so does what a GPU refuses where the
+    choice of the target was left to us.
     """
     if target.mode == "simulate":
         return simulated(fn, target, trace), []
@@ -231,7 +232,7 @@ def _program(
         return made, slow_products(made, fn)
     except TileError as e:
         refused = e.diagnostics[0]
-        if not auto or refused.kind != "target":
+        if refused.kind != "target" or not (auto or target.backend == "cpu"):
             raise
     said = warning(
         "target",
