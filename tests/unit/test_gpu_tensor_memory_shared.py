@@ -250,6 +250,80 @@ def test_scales_lie_beside_their_accumulator(n, taken, seeds):
     assert columns(program) == taken
 
 
+def scaled_beside(n, others, freed=False):
+    """A product whose scales the compiler puts into Tensor Memory, and buffers of the author."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 128), "float8_e4m3fn"),
+        B: T.Tensor((n, 128), "float8_e4m3fn"),
+        SA: T.Tensor((128, 4), "float8_e8m0fnu"),
+        SB: T.Tensor((n, 4), "float8_e8m0fnu"),
+        C: T.Tensor((128, n), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a, b = (T.alloc_shared((m, 128), "float8_e4m3fn") for m in (128, n))
+            sa, sb = (T.alloc_shared((m, 4), "float8_e8m0fnu") for m in (128, n))
+            c, out = T.alloc_tmem((128, n), "float32"), T.alloc_fragment((128, n), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.copy(SA, sa)
+            T.copy(SB, sb)
+            T.gemm_blockscaled(
+                a,
+                b,
+                c,
+                sa,
+                sb,
+                transpose_B=True,
+                clear_accum=True,
+                k_start=0,
+                sf_a_granularity_k=32,
+                sf_b_granularity_k=32,
+            )
+            T.copy(c, out)
+            T.copy(out, C)
+            if freed:
+                T.deallocate_tmem(c)
+            for columns in others:
+                T.fill(T.alloc_tmem((128, columns), "float32"), 0)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("n", "others", "freed", "taken"),
+    [
+        (96, (), False, [128]),
+        (384, (96,), False, [512]),
+        (128, (256,), False, [256, 128, 32]),
+        (96, (24,), True, [128, 32, 32]),
+    ],
+)
+def test_scales_of_the_compiler_have_room_too(n, others, freed, taken):
+    x, y = (RANDOM.integers(-3, 4, (k, 128)).astype(ml_dtypes.float8_e4m3fn) for k in (128, n))
+    sx, sy = (np.exp2(RANDOM.integers(-2, 3, (k, 4))).astype("float32") for k in (128, n))
+    want = (x * np.repeat(sx, 32, 1)) @ (y * np.repeat(sy, 32, 1)).T
+    sx, sy = (s.astype(ml_dtypes.float8_e8m0fnu) for s in (sx, sy))
+    program = run(scaled_beside(n, others, freed), want.astype("float32"), x, y, sx, sy, seeds=2)
+    assert columns(program) == taken
+
+
+@pytest.mark.parametrize(
+    ("n", "others", "freed", "why"),
+    [
+        (496, (), False, "544 columns of Tensor Memory are asked for with the scales"),
+        (256, (256,), False, "544 columns of Tensor Memory are asked for with the scales"),
+        (256, (128,), True, "wider than that of the scales"),
+    ],
+)
+def test_scales_of_the_compiler_without_room(n, others, freed, why):
+    with pytest.raises(TileError) as caught:
+        tilelang.compile(scaled_beside(n, others, freed), target=TARGETS[1])
+    assert why in str(caught.value)
+    assert "test_gpu_tensor_memory_shared.py:" in str(caught.value)
+
+
 def test_a_part_that_a_loop_names_lies_behind_the_wide_buffer():
     @T.prim_func
     def kernel(A: T.Tensor((128, 400), "float32"), B: T.Tensor((128, 400), "float32")):

@@ -45,7 +45,7 @@ class Allocation:
     that it begins at, the widest first, which begins at 0; `columns` are what they need together,
     `taken` what that is rounded up to. The author gives them back at each of `freed`, of which at
     most one is got to, one of them for `sure`; else they are given back at the end of the block in
-    which they are allocated.
+    which they are allocated. `earliest` stands first.
     """
 
     members: tuple[tuple[Alloc, int], ...]
@@ -53,6 +53,7 @@ class Allocation:
     taken: int
     freed: tuple[Free, ...]
     sure: bool
+    earliest: Alloc
 
     @property
     def widest(self) -> Alloc:
@@ -124,10 +125,36 @@ def order_of(body: Block, given: Columns) -> Order:
                 early.append((e, ()))
     ends = _ends(events, given)
     first, later = _shared(early, ends, given), _shared(late, ends, given)
-    place = {id(e.stmt): k for k, (e, _) in enumerate(late)}
-    later.sort(key=lambda x: min(place[id(a)] for a, _ in x.members))
+    place = {id(e.stmt): k for k, e in enumerate(allocs)}
+    later.sort(key=lambda x: place[id(x.earliest)])
     loops = {id(e.stmt): e.loop for e in allocs}
     return Order(tuple(first), tuple(later), _wider(first, later, loops))
+
+
+def columns_held(body: Block, order: Order) -> int:
+    """The most columns that a launch holds at once."""
+    return _held(body, order, sum(x.taken for x in order.first))[0]
+
+
+def _held(body: Block, order: Order, live: int) -> tuple[int, int]:
+    """The most columns that are held in these statements, and how many after them."""
+    most, mine = live, 0
+    for stmt in body:
+        if isinstance(stmt, Alloc):
+            made = [x for x in order.later if x.earliest is stmt]
+            live += sum(x.taken for x in made)
+            mine += sum(x.taken for x in made if not x.sure)
+        elif isinstance(stmt, Free):
+            every = (*order.first, *order.later)
+            live -= sum(x.taken for x in every for f in x.freed if f is stmt)
+        after: list[int] = []
+        for inner in blocks(stmt):
+            found, left = _held(inner, order, live)
+            most, after = max(most, found), [*after, left]
+            live = live if isinstance(stmt, If) else left
+        live = max(after, default=live)
+        most = max(most, live)
+    return most, live - mine
 
 
 _Keyed = tuple[_Event, tuple[int, ...]]
@@ -192,16 +219,18 @@ def _shared(found: Sequence[_Keyed], ends: _Ends, given: Columns) -> list[Alloca
             rooms.append(room)
         room.members.append((event, at))
         room.used = at + asked
-    return [_allocation(room, ends) for room in rooms]
+    place = {id(e.stmt): k for k, (e, _) in enumerate(found)}
+    return [_allocation(room, ends, place) for room in rooms]
 
 
-def _allocation(room: _Room, ends: _Ends) -> Allocation:
+def _allocation(room: _Room, ends: _Ends, place: Mapping[int, int]) -> Allocation:
     members = tuple((e.stmt, at) for e, at in room.members if isinstance(e.stmt, Alloc))
     every = [ends.get(a.buffer.name, ()) for a, _ in members]
     last = [max(each, key=lambda e: e.number).event for each in zip(*every, strict=True)]
     freed = tuple(e.stmt for e in last if isinstance(e.stmt, Free))
     sure = any(e.around == room.members[0][0].around for e in last)
-    return Allocation(members, room.used, room.taken, freed, sure)
+    earliest = min((a for a, _ in members), key=lambda a: place[id(a)])
+    return Allocation(members, room.used, room.taken, freed, sure, earliest)
 
 
 def _asked(event: _Event, given: Columns) -> int:

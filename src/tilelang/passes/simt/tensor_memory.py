@@ -69,13 +69,14 @@ from tilelang.passes.simt.launch import (
     Threads,
     noted,
     refused,
+    static_shape,
 )
 from tilelang.passes.simt.operands import staged_product, strides
 from tilelang.passes.simt.scaled_products import scale_columns, scaled_product, settled
 from tilelang.passes.simt.small_floats import pack_operands
 from tilelang.passes.simt.tcgen05 import awaited, is_pair, moved
 from tilelang.passes.simt.tensor_views import placed_cells
-from tilelang.passes.tensor_columns import Allocation, Columns, order_of
+from tilelang.passes.tensor_columns import Allocation, Columns, Order, columns_held, order_of
 from tilelang.scopes import Memory
 
 U32, U64, I32 = DType("uint32"), DType("uint64"), DType("int32")
@@ -281,9 +282,28 @@ class _Planner:
 
         given = Columns(asked, capacity.rounded, capacity.amount, self.t.roots)
         order = order_of(body, given)
+        if self.scales:  # which the checks do not know
+            self.refuse_scales(body, order, capacity.amount)
         early, late = ([self.hold(x) for x in found] for found in (order.first, order.later))
         self.held = {x.buffer.name: held for held in (*early, *late) for x, _ in held.parts}
         return early, late
+
+    def refuse_scales(self, body: Block, order: Order, most: int) -> None:
+        """Scales of products that have no room beside the buffers of the author."""
+        product = next(s for s in statements(body) if id(s) in self.scales)
+        held = columns_held(body, order)
+        if held > most or order.wider is not None:
+            raise error(
+                "capacity",
+                f"{held} columns of Tensor Memory are asked for with the scales of products,"
+                f" {most} are available"
+                if held > most
+                else "an allocation of Tensor Memory is wider than that of the scales of products",
+                product.loc if order.wider is None else order.wider.widest.loc,
+                expected=f"at most {most} columns at once, none after narrower ones",
+                got=f"{sum(_columns(b) for b in self.scales.values())} columns for scales",
+                help="use smaller tiles, or do not allocate again after a T.deallocate_tmem",
+            )
 
     def hold(self, plan: Allocation) -> _Held:
         """The columns of an allocation."""
@@ -654,6 +674,10 @@ def _lies(found: Sequence[tuple[Buffer, _Tensor]]) -> Stmt:
         values=tuple(cells.key() for _, _, cells in known),
         exprs=tuple(x.address for _, x, _ in known),
     )
+
+
+def _columns(buffer: Buffer) -> int:
+    return (static_shape(buffer) or (0,))[-1]
 
 
 def _one(buffer: Buffer) -> Region:
