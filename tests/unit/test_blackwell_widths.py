@@ -114,27 +114,22 @@ def test_words_at_places_that_are_not_known_move_one_by_one():
     assert accesses(kernel) == {("A", 4), ("B", 16)}
 
 
-@pytest.mark.parametrize("op", ["add", "sub", "mul"])
-def test_arithmetic_of_eight_neighbours(op):
-    apply = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[op]
-
+def test_arithmetic_of_eight_neighbours():
     @T.prim_func
     def kernel(
         A: T.Tensor((127, 8), "float32"),
         B: T.Tensor((127, 8), "float32"),
-        C: T.Tensor((127, 8), "float32"),
+        C: T.Tensor((3, 127, 8), "float32"),
     ):
         with T.Kernel(1, threads=128):
             for i, v in T.Parallel(127, 8):
-                if op == "add":
-                    C[i, v] = A[i, v] + B[i, v]
-                elif op == "sub":
-                    C[i, v] = A[i, v] - B[i, v]
-                else:
-                    C[i, v] = A[i, v] * B[i, v]
+                C[0, i, v] = A[i, v] + B[i, v]
+                C[1, i, v] = A[i, v] - B[i, v]
+                C[2, i, v] = A[i, v] * B[i, v]
 
     a, b = floats(127, 8), floats(127, 8)
-    assert np.array_equal(run(kernel, a, b, a), apply(a, b))
+    want = np.stack([a + b, a - b, a * b])
+    assert np.array_equal(run(kernel, a, b, np.zeros_like(want)), want)
     machine_code(kernel)
 
 
@@ -263,8 +258,10 @@ def rounded(a, bits, dtype):
     return cast(a, F32, DType(dtype), "rs", True, np.broadcast_to(bits, a.shape))
 
 
-@pytest.mark.parametrize("dtype", NARROW)
-@pytest.mark.parametrize("count", [128, 256, 512, 1024])
+@pytest.mark.parametrize(
+    ("dtype", "count"),
+    [*((NARROW[0], n) for n in (128, 256, 512, 1024)), *((x, 512) for x in NARROW[1:])],
+)
 def test_random_bits_that_all_elements_share(dtype, count):
     """One, two, four and eight neighbours for each thread."""
 
@@ -327,7 +324,7 @@ def test_random_bits_for_each_element(dtype):
     assert abs(got.mean() - 2.3) < 4 * (high - low) / np.sqrt(1024) / 2
 
 
-@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("dtype", NARROW[2:4])
 def test_machine_code_of_stochastic_rounding(dtype):
     @T.prim_func
     def kernel(A: T.Tensor((512,), "float32"), B: T.Tensor((512,), dtype)):
