@@ -14,7 +14,7 @@ from ascend_verify.kernels import rms_norm
 import tilelang.ascend.language as T
 from ascend_kernels import Case
 from mainline_attention import attention, attention_by_hand
-from mainline_tiles import cut_rows, drained, tiles
+from mainline_tiles import MATHS, cut_rows, drained, maths, maths_answer, tiles
 
 BY_HAND = {"tl.enable_auto_schedule": False}
 FP8 = ml_dtypes.float8_e4m3fn
@@ -485,6 +485,19 @@ def _whole_tiles() -> list[Program]:
         _drained(48, 32, 32, "int8", "float16"),
         _drained(48, 32, 32, "int8", "int8"),
         _drained(32, 48, 32, "float16", "float8_e4m3fn"),
+        Program(
+            "maths",
+            maths(128),
+            lambda r: {
+                "A": r.uniform(-0.9, 0.9, 128).astype(np.float32),
+                "I": r.integers(-(2**31), 2**31, 128).astype(np.int32),
+                "C": _zeros(len(MATHS) + 3, 128),
+                "H": _zeros(128, dtype=np.float16),
+                "K": _zeros(5, 128, dtype=np.int32),
+            },
+            maths_answer,
+            1e-3,
+        ),
     ]
 
 

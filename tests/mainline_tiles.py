@@ -1,7 +1,9 @@
 """Programs of the mainline Ascend dialect with operations on tiles of UB outside of vector
-functions, tiles that are cut at places known when the kernel runs, and drains with a conversion by
-a factor; `tests/mainline_kernels.py` has them among its own.
+functions, tiles that are cut at places known when the kernel runs, drains with a conversion by a
+factor, and functions of numbers; `tests/mainline_kernels.py` has them among its own.
 """
+
+import numpy as np
 
 import tilelang.ascend.language as T
 
@@ -68,3 +70,62 @@ def drained(m, n, k, source, target):
             T.copy(c, C)
 
     return kernel
+
+
+MATHS = ("exp10", "log1p", "sigmoid", "asin", "acos", "atan", "tanh", "asinh", "atanh")
+
+
+def maths(n):
+    """Functions of numbers by threads, a row for each, also of halves; tests and counts of bits."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((n,), "float32"),
+        I: T.Tensor((n,), "int32"),
+        C: T.Tensor((len(MATHS) + 3, n), "float32"),
+        H: T.Tensor((n,), "float16"),
+        K: T.Tensor((5, n), "int32"),
+    ):
+        with T.Kernel(1):
+            a, i = T.alloc_shared((n,), "float32"), T.alloc_shared((n,), "int32")
+            c = T.alloc_shared((len(MATHS) + 3, n), "float32")
+            h, k = T.alloc_shared((n,), "float16"), T.alloc_shared((5, n), "int32")
+            T.copy(A, a)
+            T.copy(I, i)
+            with T.SimtVF(threads=64):
+                for j in T.Parallel(n):
+                    for row, name in enumerate(MATHS):
+                        c[row, j] = getattr(T, name)(a[j])
+                    c[len(MATHS), j] = T.fmod(a[j], 0.25)
+                    c[len(MATHS) + 1, j] = T.atan2(a[j], a[n - 1 - j])
+                    c[len(MATHS) + 2, j] = T.copysign(a[n - 1 - j], a[j])
+                    h[j] = T.tanh(T.cast(a[j], "float16"))
+                    k[0, j] = T.popcount(i[j])
+                    k[1, j] = T.clz(i[j])
+                    k[2, j] = T.cast(T.isnan(a[j]), "int32")
+                    k[3, j] = T.cast(T.isinf(a[j] / (a[j] - a[j])), "int32")
+                    k[4, j] = T.popcount(T.cast(i[j], "int8"))
+            T.copy(c, C)
+            T.copy(h, H)
+            T.copy(k, K)
+
+    return kernel
+
+
+def maths_answer(x):
+    """What `maths` gives, in float64."""
+    a, i = x["A"].astype(np.float64), x["I"]
+    named = {
+        "exp10": lambda v: 10**v, "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "asin": np.arcsin,
+        "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "atanh": np.arctanh,
+    }  # fmt: skip
+    rows = [(named[name] if name in named else getattr(np, name))(a) for name in MATHS]
+    rows += [np.fmod(a, 0.25), np.arctan2(a, a[::-1]), np.copysign(a[::-1], a)]
+    bits = np.unpackbits(i.view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")
+    high = np.array([31 - (np.flatnonzero(b).max() if b.any() else -1) for b in bits])
+    counts = [bits.sum(1), high, np.zeros_like(i), a != 0, bits[:, :8].sum(1)]
+    return {
+        "C": np.stack(rows),
+        "H": np.tanh(x["A"].astype(np.float16).astype(np.float32)),
+        "K": np.stack(counts).astype(np.int32),
+    }

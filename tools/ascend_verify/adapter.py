@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ascend_verify.launches import Launched, checked
 
+import adapter_functions
 import adapter_programs
 import tilelang
 from ascend_kernels import cases
@@ -38,7 +39,7 @@ def _said(launch: Launched) -> str:
 def adapter(folder: Path) -> list[bool]:
     """The tests' programs in the adapter's dialect; one of them has no source."""
     fine: list[bool] = []
-    for program in adapter_programs.programs():
+    for program in (*adapter_programs.programs(), *adapter_functions.programs()):
         settings = {"target": "simulate:ascend910b", **program.settings}
         kernel = tilelang.compile(program.kernel, **settings)
         arguments = program.arguments()

@@ -44,8 +44,15 @@
 #define ASC_LOCK_BLOCK 0
 #define ACL_RT_THREAD_LEVEL 0
 
+using std::isfinite;
+using std::isinf;
+using std::isnan;
 using std::max;
 using std::min;
+// SIMT API, functions of integers.
+inline int32_t __popc(uint32_t x) { return __builtin_popcount(x); }
+inline int32_t __clz(int32_t x) { return x ? __builtin_clz(x) : 32; }
+inline int32_t __ffs(int32_t x) { return __builtin_ffs(x); }
 
 // Numbers ------------------------------------------------------------------------------------------
 

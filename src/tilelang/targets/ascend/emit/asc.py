@@ -23,11 +23,11 @@ from tilelang.targets.ascend.emit.statements import (
     Statements,
     cut,
     parameter,
+    pointer,
     quantiser,
 )
 from tilelang.targets.ascend.emit.text import (
     HELPERS,
-    QUALIFIERS,
     Text,
     type_of,
     unprintable,
@@ -163,11 +163,6 @@ class _Kernel(Statements):
 # Instructions ------------------------------------------------------------------------------------
 
 
-def _at(x: Statements, slot: Slot, element: str = "") -> str:
-    place = x.text.place(slot.array, slot.index)
-    return f"({QUALIFIERS[slot.array.space]}{element}*){place}" if element else place
-
-
 def _split(x: Statements, stmt: Instr) -> tuple[Slot, list[Slot], list[str], list[Expr]]:
     """What is written, what is read, and the scalars, as text and as they are."""
     slots = [n for n in stmt.ins if isinstance(n, Slot)]
@@ -191,7 +186,7 @@ def _cache(kind: str, stmt: Instr, default: int = 0) -> str:
 def _gm_ub(x: Statements, stmt: Instr) -> None:
     dst, (src,), (rows, columns, src_pitch, dst_pitch), _ = _split(x, stmt)
     x.text.line(
-        f"asc_copy_gm2ub_align({_at(x, dst, 'uint8_t')}, {_at(x, src, 'uint8_t')}, {rows},"
+        f"asc_copy_gm2ub_align({pointer(x, dst, 'uint8_t')}, {pointer(x, src, 'uint8_t')}, {rows},"
         f" {_bytes(columns, dst)}, 0, 0, 0, {_cache('load', stmt)}, {_bytes(src_pitch, src)},"
         f" {_bytes(dst_pitch, dst)});"
     )
@@ -221,10 +216,10 @@ def _gm_ub_pad(x: Statements, stmt: Instr) -> None:
                 else:
                     name = x.text.helper(f"fill_b{8 * size}")
                     sizes = f"{texts[5]}, {texts[6]}, {texts[4]}"
-                    x.text.line(f"{name}({_at(x, dst, bits)}, {pad}, {sizes});")
+                    x.text.line(f"{name}({pointer(x, dst, bits)}, {pad}, {sizes});")
                 x.text.line("asc_sync();")
         x.text.line(
-            f"asc_copy_gm2ub_align({_at(x, dst, bits)}, {_at(x, src, bits)}, {texts[1]},"
+            f"asc_copy_gm2ub_align({pointer(x, dst, bits)}, {pointer(x, src, bits)}, {texts[1]},"
             f" {_bytes(texts[2], dst)}, 0, {missing if by_copy else 0}, {int(by_copy)},"
             f" {_cache('load', stmt)}, {_bytes(texts[3], src)}, {_bytes(texts[4], dst)});"
         )
@@ -237,7 +232,7 @@ def _gm_ub_end(x: Statements, stmt: Instr) -> None:
     bits = f"uint{8 * dst.array.type.bytes}_t"
     missing = (int_value(values[5]) or 0) - (int_value(values[1]) or 0)
     x.text.line(
-        f"asc_copy_gm2ub_align({_at(x, dst, bits)}, {_at(x, src, bits)}, {rows},"
+        f"asc_copy_gm2ub_align({pointer(x, dst, bits)}, {pointer(x, src, bits)}, {rows},"
         f" {_bytes(columns, dst)}, 0, {missing}, 1, {_cache('load', stmt)},"
         f" {_bytes(src_pitch, src)}, {_bytes(dst_pitch, dst)});"
     )
@@ -252,7 +247,7 @@ def _ub_l1_blocks(x: Statements, stmt: Instr) -> None:
     c0 = int(dict(stmt.imm)["c0"])
     gap = "0" if rows == nz_rows else _minus(nz_rows, rows)
     x.text.line(
-        f"asc_copy_ub2l1((__cbuf__ void*){_at(x, dst)}, (__ubuf__ void*){_at(x, src)},"
+        f"asc_copy_ub2l1((__cbuf__ void*){pointer(x, dst)}, (__ubuf__ void*){pointer(x, src)},"
         f" {_blocks(columns, c0)}, {rows}, 1, {gap});"
     )
 
@@ -272,7 +267,7 @@ def _dup(x: Statements, stmt: Instr) -> None:
     with x.text.inside(""):
         x.text.line(f"{number} fill_value = {value};")
         x.text.line(
-            f"{x.text.helper(f'fill_b{8 * size}')}({_at(x, dst, bits)},"
+            f"{x.text.helper(f'fill_b{8 * size}')}({pointer(x, dst, bits)},"
             f" *reinterpret_cast<{bits}*>(&fill_value), {rows}, {columns}, {pitch});"
         )
 
@@ -280,7 +275,7 @@ def _dup(x: Statements, stmt: Instr) -> None:
 def _ub_gm(x: Statements, stmt: Instr) -> None:
     dst, (src,), (rows, columns, src_pitch, dst_pitch), _ = _split(x, stmt)
     x.text.line(
-        f"asc_copy_ub2gm_align({_at(x, dst, 'uint8_t')}, {_at(x, src, 'uint8_t')}, {rows},"
+        f"asc_copy_ub2gm_align({pointer(x, dst, 'uint8_t')}, {pointer(x, src, 'uint8_t')}, {rows},"
         f" {_bytes(columns, dst)}, {_cache('store', stmt, _KEPT)}, {_bytes(dst_pitch, dst)},"
         f" {_bytes(src_pitch, src)});"
     )
@@ -303,14 +298,14 @@ def _to_l1(name: str) -> Printer:
         dst, (src,), texts, _ = _split(x, stmt)
         rows, columns, pitch, tile_rows, tile_columns, nz_rows = texts
         c0 = int(dict(stmt.imm)["c0"])
-        at = _at(x, dst)
+        at = pointer(x, dst)
         if (rows, columns) != (tile_rows, tile_columns):
             with x.text.inside(f"if ({cut((rows, tile_rows), (columns, tile_columns))})"):
                 _fill(x, at, (tile_rows, tile_columns, nz_rows), c0, "0")
                 x.text.line("asc_sync_pipe(PIPE_MTE2);")
         x.text.line(f"asc_set_gm2l1_nz_para(1, 1, static_cast<uint16_t>({nz_rows}), 0);")
         x.text.line(
-            f"{name}({at}, {_at(x, src)}, {_bytes(pitch, src)}, {_cache('load', stmt)}, {rows},"
+            f"{name}({at}, {pointer(x, src)}, {_bytes(pitch, src)}, {_cache('load', stmt)}, {rows},"
             f" {columns}, 0, 0);"
         )
 
@@ -321,7 +316,7 @@ def _l1_fill(x: Statements, stmt: Instr) -> None:
     dst, _, (value, rows, columns, nz_rows), _ = _split(x, stmt)
     if value not in ("0", "0.0f") and not value.endswith(")0.0f"):
         raise unprintable(stmt, "fills of L1 with something else than zero")
-    _fill(x, _at(x, dst), (rows, columns, nz_rows), int(dict(stmt.imm)["c0"]), "0")
+    _fill(x, pointer(x, dst), (rows, columns, nz_rows), int(dict(stmt.imm)["c0"]), "0")
 
 
 def _blocks(count: str, size: int) -> str:
@@ -335,7 +330,7 @@ def _load(name: str, *, turned: bool) -> Printer:
         c0 = int(dict(stmt.imm)["c0"])
         rows, columns = (inner, outer) if turned else (outer, inner)
         x.text.line(
-            f"{name}({_at(x, dst)}, {_at(x, src)}, 0, 0, {_blocks(rows, 16)},"
+            f"{name}({pointer(x, dst)}, {pointer(x, src)}, 0, 0, {_blocks(rows, 16)},"
             f" {_blocks(columns, c0)}, {_blocks(nz_rows, 16)}, {_blocks(outer, 16)});"
         )
 
@@ -345,7 +340,8 @@ def _load(name: str, *, turned: bool) -> Printer:
 def _mad(x: Statements, stmt: Instr) -> None:
     c, (a, b), (init, m, n, k, _), _ = _split(x, stmt)
     x.text.line(
-        f"asc_mmad({_at(x, c)}, {_at(x, a)}, {_at(x, b)}, {m}, {k}, {n}, 0, 1, 0, (bool)({init}));"
+        f"asc_mmad({pointer(x, c)}, {pointer(x, a)}, {pointer(x, b)}, {m}, {k}, {n}, 0, 1, 0,"
+        f" (bool)({init}));"
     )
 
 
@@ -355,14 +351,14 @@ def _mad(x: Statements, stmt: Instr) -> None:
 def _scales_to_l1(x: Statements, stmt: Instr) -> None:
     dst, (src,), texts, _ = _split(x, stmt)
     rows, units, src_pitch, tile_rows, pitch = texts
-    at = _at(x, dst, "uint16_t")
+    at = pointer(x, dst, "uint16_t")
     if rows != tile_rows:
         with x.text.inside(f"if ({cut((rows, tile_rows))})"):
             _fill(x, at, (units, tile_rows, pitch), 16, "0")
             x.text.line("asc_sync_pipe(PIPE_MTE2);")
     x.text.line(f"asc_set_gm2l1_nz_para(1, 1, static_cast<uint16_t>({pitch}), 0);")
     x.text.line(
-        f"asc_copy_gm2l1_dn2nz({at}, {_at(x, src, 'uint16_t')}, {_bytes(src_pitch, src)},"
+        f"asc_copy_gm2l1_dn2nz({at}, {pointer(x, src, 'uint16_t')}, {_bytes(src_pitch, src)},"
         f" {_cache('load', stmt)}, {units}, {rows}, 0, 0);"
     )
 
@@ -377,8 +373,8 @@ def _scales(name: str) -> Printer:
     def printer(x: Statements, stmt: Instr) -> None:
         dst, (src,), (rows, units, pitch), _ = _split(x, stmt)
         x.text.line(
-            f"{name}({_slot_of(x, dst)}, {_at(x, src, 'fp8_e8m0_t')}, 0, 0, {_blocks(rows, 16)},"
-            f" {units}, {pitch}, {units});"
+            f"{name}({_slot_of(x, dst)}, {pointer(x, src, 'fp8_e8m0_t')}, 0, 0,"
+            f" {_blocks(rows, 16)}, {units}, {pitch}, {units});"
         )
 
     return printer
@@ -389,7 +385,7 @@ def _mad_scaled(x: Statements, stmt: Instr) -> None:
     element = ""
     if dict(stmt.imm)["packed"]:
         element, k = "float4_e2m1x2_t", str(2 * int(k)) if k.isdecimal() else f"{k} * 2"
-    operands = f"{_at(x, c)}, {_at(x, a, element)}, {_at(x, b, element)}"
+    operands = f"{pointer(x, c)}, {pointer(x, a, element)}, {pointer(x, b, element)}"
     x.text.line(f"asc_mmad_mx({operands}, {m}, {k}, {n}, 0, 1, 0, (bool)({init}));")
 
 
@@ -417,7 +413,7 @@ def _drain(x: Statements, stmt: Instr) -> None:
     x.text.line("asc_set_l0c_copy_nz_para(1, 0, 0);")
     quant = _quant(x, stmt, dst, src, values[4])
     tail = f"{_mode('unit_flag_mode')}, {quant}, {_mode('relu_pre_mode', relu)}, 0, 1, 0, 0);"
-    sizes = f"{_at(x, dst)}, {_at(x, src)}, {columns}, {rows}, {pitch}, {c_rows}"
+    sizes = f"{pointer(x, dst)}, {pointer(x, src)}, {columns}, {rows}, {pitch}, {c_rows}"
     if sub:
         x.text.line(f"asc_copy_l0c2ub({sizes}, {sub[0]}, {_mode('dual_dst_mode')}, {tail}")
     else:
@@ -434,8 +430,9 @@ def _ub_l1(x: Statements, stmt: Instr) -> None:
         raise unprintable(stmt, "copies from UB to L1 of part of a tile, or of ragged rows")
     with x.text.inside(f"for (int32_t block = 0; block < {_blocks(columns, c0)}; ++block)"):
         x.text.line(
-            f"asc_copy_ub2l1((__cbuf__ void*)({_at(x, dst)} + block * {nz_rows} * {c0}),"
-            f" (__ubuf__ void*)({_at(x, src)} + block * {c0}), {rows}, 1, {known[2] // c0 - 1}, 0);"
+            f"asc_copy_ub2l1((__cbuf__ void*)({pointer(x, dst)} + block * {nz_rows} * {c0}),"
+            f" (__ubuf__ void*)({pointer(x, src)} + block * {c0}), {rows}, 1,"
+            f" {known[2] // c0 - 1}, 0);"
         )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard, cast
 
+from tilelang.dtypes import DType
 from tilelang.ir.ascend import Core, CoreRegion, Pipe
 from tilelang.ir.expr import Call, Expr, Var, int_value
 from tilelang.ir.interval import interval
@@ -589,8 +590,7 @@ def _atomic(x: Statements, stmt: Instr) -> None:
     element = imm.get("dtype")
     if name is None or element is None:
         raise unprintable(stmt, f"atomic stores by {imm['op']}")
-    short = {"float32": "float", "float16": "half", "bfloat16": "bfloat16_t"}
-    x.text.line(f"{name}<{short.get(element, f'{element}_t')}>();")
+    x.text.line(f"{name}<{type_of(DType(element), stmt)}>();")
 
 
 ROWS: dict[str, Printer] = {

@@ -20,7 +20,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.thread import Array, Declare, Instr, Slot, Space, Write
 from tilelang.ir.tile import For
 from tilelang.passes.ascend.lower_functions import used_from_outside
-from tilelang.targets.ascend.emit.statements import Printer, Statements, parameter
+from tilelang.targets.ascend.emit.statements import Printer, Statements, parameter, pointer
 from tilelang.targets.ascend.emit.text import QUALIFIERS, Text, type_of, unprintable
 
 VECTORS = {
@@ -194,13 +194,8 @@ def _result(x: Statements, stmt: Instr, n: int = 0) -> str:
     return var.name
 
 
-def _pointer(x: Statements, slot: Slot, element: str = "") -> str:
-    place = x.text.place(slot.array, slot.index)
-    return f"({QUALIFIERS[slot.array.space]}{element}*){place}" if element else place
-
-
 def _args(x: Statements, stmt: Instr) -> list[str]:
-    return [_pointer(x, n) if isinstance(n, Slot) else x.of(n) for n in stmt.ins]
+    return [pointer(x, n) if isinstance(n, Slot) else x.of(n) for n in stmt.ins]
 
 
 def _plain(name: str) -> Printer:
@@ -259,7 +254,7 @@ def _vld(x: Statements, stmt: Instr) -> None:
     (var,) = stmt.results
     element = type_of(var.type.base, stmt) if var.type.base != slot.array.type else ""
     made = _result(x, stmt)
-    at = _pointer(x, slot, element)
+    at = pointer(x, slot, element)
     if len(stmt.ins) == 1:
         x.text.line(f"asc_loadalign{_LOADS[word]}({made}, {at}, 0);")
         return
@@ -273,7 +268,7 @@ def _vld(x: Statements, stmt: Instr) -> None:
 def _vld2(x: Statements, stmt: Instr) -> None:
     made = [_result(x, stmt, n) for n in (0, 1)]
     slot = cast("Slot", stmt.ins[0])
-    x.text.line(f"asc_loadalign_deintlv({made[0]}, {made[1]}, {_pointer(x, slot)});")
+    x.text.line(f"asc_loadalign_deintlv({made[0]}, {made[1]}, {pointer(x, slot)});")
 
 
 def _vsts(x: Statements, stmt: Instr) -> None:
@@ -281,14 +276,14 @@ def _vsts(x: Statements, stmt: Instr) -> None:
     (slot,) = stmt.outs
     value, mask = (x.of(n) for n in stmt.ins)
     if word.startswith("ONEPT"):
-        x.text.line(f"asc_storealign_1st({_pointer(x, slot)}, {value}, 0);")
+        x.text.line(f"asc_storealign_1st({pointer(x, slot)}, {value}, 0);")
         return
     kind, width = word.split("_B")
     name = {"NORM": "", "PK": "_pack", "PK4": "_pack_quarter"}[kind]
     if kind == "NORM":
-        x.text.line(f"asc_storealign({_pointer(x, slot)}, {value}, 0, {mask});")
+        x.text.line(f"asc_storealign({pointer(x, slot)}, {value}, 0, {mask});")
         return
-    at = _pointer(x, slot, f"uint{width}_t")
+    at = pointer(x, slot, f"uint{width}_t")
     x.text.line(f"asc_storealign{name}({at}, (vector_u{width}&){value}, 0, {mask});")
 
 
@@ -297,23 +292,23 @@ def _vsstb(x: Statements, stmt: Instr) -> None:
     value, step, mask = (x.of(n) for n in stmt.ins)
     rest = f"{value}, (uint16_t)({step} >> 16), (uint16_t){step}, {mask}"
     if stmt.row == "simd.vsstb":
-        x.text.line(f"asc_storealign({_pointer(x, slot)}, {rest});")
+        x.text.line(f"asc_storealign({pointer(x, slot)}, {rest});")
         return
     with x.text.inside(""):
         element = type_of(slot.array.type, stmt)
-        x.text.line(f"{QUALIFIERS[slot.array.space]}{element}* at = {_pointer(x, slot)};")
+        x.text.line(f"{QUALIFIERS[slot.array.space]}{element}* at = {pointer(x, slot)};")
         x.text.line(f"asc_storealign_postupdate(at, {rest});")
 
 
 def _vscatter(x: Statements, stmt: Instr) -> None:
     (slot,) = stmt.outs
     value, index, mask = (x.of(n) for n in stmt.ins)
-    x.text.line(f"asc_scatter({_pointer(x, slot)}, {value}, {index}, {mask});")
+    x.text.line(f"asc_scatter({pointer(x, slot)}, {value}, {index}, {mask});")
 
 
 def _predicate_at(x: Statements, stmt: Instr) -> None:
     slot = stmt.outs[0] if stmt.outs else cast("Slot", stmt.ins[0])
-    at = _pointer(x, slot, "uint32_t")
+    at = pointer(x, slot, "uint32_t")
     kind = {"NORM": "", "US": "_upsample", "DS": "_downsample", "PK": "_pack"}[
         dict(stmt.imm)["dist"]
     ]

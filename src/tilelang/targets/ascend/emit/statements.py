@@ -14,7 +14,7 @@ import numpy as np
 from tilelang.ir.bounds import bounds
 from tilelang.ir.expr import Const, Expr, Var, int_value
 from tilelang.ir.interval import interval
-from tilelang.ir.thread import Array, Declare, Instr, Space, Write
+from tilelang.ir.thread import Array, Declare, Instr, Slot, Space, Write
 from tilelang.ir.tile import (
     Assert,
     Assume,
@@ -166,6 +166,12 @@ def parameter(node: Array | Var, at: Stmt) -> str:
     if isinstance(node, Var):
         return f"{type_of(node.type, at)} {node.name}"
     return f"{QUALIFIERS[node.space]}{type_of(node.type, at)}* {node.name}"
+
+
+def pointer(x: Statements, slot: Slot, element: str = "") -> str:
+    """The address of an element, as one of `element`s if it is given."""
+    place = x.text.place(slot.array, slot.index)
+    return f"({QUALIFIERS[slot.array.space]}{element}*){place}" if element else place
 
 
 def _assertion(x: Statements, stmt: Assert) -> None:

@@ -322,26 +322,57 @@ def _bitcast(x: Text, e: Bitcast) -> str:
     return f"{x.helper('bits')}<{target}, {source}>({x.of(e.a)})"
 
 
+# What has a function of float of this name and an `f` (SIMT API, mathematics of float).
 _MATHS = frozenset(
     {
-        *("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh"),
-        *("sinh", "cosh", "floor", "ceil", "trunc", "fabs", "erf", "pow"),
+        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow", "erf"),
+        *("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh"),
+        *("atanh", "atan2", "hypot", "floor", "ceil", "trunc", "fmod", "copysign", "nextafter"),
     }
 )
-_SPELLED = {"abs": "fabsf", "round": "rintf", "fma": "fmaf", "rcp": "1.0f / "}
+_SPELLED = {
+    "abs": "fabsf({0})", "round": "rintf({0})", "round_away": "roundf({0})",
+    "fma": "fmaf({0}, {1}, {2})", "ieee_fma": "fmaf({0}, {1}, {2})",
+    "fast_rcp": "(1.0f / {0})", "sigmoid": "(1.0f / (1.0f + expf(-{0})))",
+}  # fmt: skip
+_TESTS = frozenset({"isnan", "isinf", "isfinite"})
 
 
 def _call(x: Text, e: Call) -> str:
     if x.calls is not None:
         return x.calls(e)
-    args = ", ".join(x.of(a) for a in e.args)
-    if e.fn in _MATHS and e.type == "float32":
-        return f"{e.fn}f({args})"
-    if e.fn == "abs" and e.type.is_integer:
-        return f"abs({args})"
-    if e.fn in _SPELLED and e.type == "float32":
-        return f"{_SPELLED[e.fn]}({args})"
+    args = [x.of(a) for a in e.args]
+    of = e.args[0].dtype
+    if of.is_integer and of.bits <= 32:
+        made = _of_bits(e.fn, args[0], of)
+        if made is not None:
+            return made
+    if of.is_float and of.bits <= 32 and e.params in ((), ("rn",)):
+        wide = args if of == "float32" else [f"(float){a}" for a in args]
+        if e.fn in _TESTS:
+            return f"{e.fn}({wide[0]})"
+        form = _SPELLED.get(e.fn, "").format(*wide)
+        if e.fn in _MATHS:
+            form = f"{e.fn}f({', '.join(wide)})"
+        if form:
+            return form if of == "float32" else f"(({type_of(e.type, e)}){form})"
     raise unprintable(e, f"calls of T.{e.fn} on {e.type}")
+
+
+def _of_bits(fn: str, a: str, dtype: DType) -> str | None:
+    """A function of an integer of up to 32 bits, which there are for 32."""
+    word = f"(uint32_t)(uint{dtype.bits}_t){a}"
+    match fn:
+        case "abs":
+            return f"abs({a})"
+        case "popcount":
+            return f"__popc({word})"
+        case "clz":
+            return f"(__clz((int32_t){word}) - {32 - dtype.bits})"
+        case "ffs":
+            return f"__ffs((int32_t){word})"
+        case _:
+            return None
 
 
 def _select(x: Text, e: Select) -> str:

@@ -169,32 +169,30 @@ def _cast(x: Statements, stmt: Instr) -> None:
     f.call("rows * columns", body)
 
 
+_MOVED = "dst[i / columns * dst_pitch + i % columns] = src[{}];"
+_TURNED = "i % columns * src_pitch + i / columns"
+_STRAIGHT = "i / columns * src_pitch + i % columns"
+
+
 def _copy(x: Statements, stmt: Instr) -> None:
-    src = cast("Slot", stmt.ins[0])
-    f = _Function(x, stmt, "copy", src.array.type)
-    f.slot("dst", stmt.outs[0])
-    f.slot("src", src)
-    for name, e in zip(("rows", "columns", "src_pitch", "dst_pitch"), stmt.ins[1:], strict=True):
-        f.value(name, e)
-    line = (
-        "dst[i / columns * dst_pitch + i % columns] = src[i / columns * src_pitch + i % columns];"
-    )
-    f.call("rows * columns", [line])
+    _move(x, stmt, "copy", ("src_pitch", "dst_pitch"), _STRAIGHT)
 
 
 def _transpose(x: Statements, stmt: Instr) -> None:
-    src = cast("Slot", stmt.ins[0])
-    f = _Function(x, stmt, "transpose", src.array.type)
-    if src.array.name == stmt.outs[0].array.name:
+    if cast("Slot", stmt.ins[0]).array.name == stmt.outs[0].array.name:
         raise unprintable(stmt, "transposes of a tile in its own place")
+    _move(x, stmt, "transpose", ("dst_pitch", "src_pitch"), _TURNED)
+
+
+def _move(x: Statements, stmt: Instr, name: str, pitches: tuple[str, str], at: str) -> None:
+    """Each element of the target from a place of the source."""
+    src = cast("Slot", stmt.ins[0])
+    f = _Function(x, stmt, name, src.array.type)
     f.slot("dst", stmt.outs[0])
     f.slot("src", src)
-    for name, e in zip(("rows", "columns", "dst_pitch", "src_pitch"), stmt.ins[1:], strict=True):
-        f.value(name, e)
-    line = (
-        "dst[i / columns * dst_pitch + i % columns] = src[i % columns * src_pitch + i / columns];"
-    )
-    f.call("rows * columns", [line])
+    for parameter, e in zip(("rows", "columns", *pitches), stmt.ins[1:], strict=True):
+        f.value(parameter, e)
+    f.call("rows * columns", [_MOVED.format(at)])
 
 
 def fill(x: Statements, stmt: Instr, slot: Slot, number: str, sizes: tuple[str, str, str]) -> None:
