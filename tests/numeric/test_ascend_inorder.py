@@ -7,7 +7,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.simulator.ascend import inorder
+from tilelang.simulator.ascend import abreast, inorder
 from tilelang.simulator.machine import Schedule
 
 TARGET = "simulate:ascend910b"
@@ -43,7 +43,8 @@ def test_a_block_knows_nothing_of_the_one_before():
 
 @pytest.mark.parametrize("kept", [1, 3, 4096])
 def test_more_places_than_are_kept(monkeypatch, kept):
-    monkeypatch.setattr(inorder, "_KEPT", kept)
+    monkeypatch.setattr(inorder, "KEPT", kept)
+    monkeypatch.setattr(abreast, "KEPT", kept)
 
     @T.prim_func
     def kernel(A: T.Tensor((3, 7, 48), "float16"), C: T.Tensor((3, 7, 48), "float16")):

@@ -4,6 +4,7 @@
     instruction  one instruction: its operands as views of memory, what it means (its row)
     memories     UB, L1, L0A, L0B, L0C of a core group
     core         what the text of a core calls; inorder: at once; queued: by queues, checked
+    levels       scalars that are the same in every block; abreast: several blocks at once
     crossing     flags between cores
     launch       groups in order of the program; program: the host level
 

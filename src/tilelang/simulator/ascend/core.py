@@ -85,6 +85,11 @@ class CoreBase:
         else:
             self.modes[name] = value
 
+    def require(self, cond: Any, stmt: Assert) -> None:
+        """An assertion about what is in memory."""
+        if not cond:
+            self.fail(stmt)
+
     def fail(self, stmt: Assert) -> None:
         """An assertion does not hold."""
         cls = TileIndexError if stmt.kind == "bounds" else None
@@ -156,6 +161,10 @@ class CoreBase:
         if report is not None:
             for line in run_function(function, names, _Windows(windows, report, who)):
                 print(line)
+
+    def print(self, message: str, *values: Any) -> None:
+        """Print what a statement of the author says."""
+        print(message, *values)
 
     def print_element(self, window: Window, index: int, imm: dict[str, Any]) -> None:
         """Print one element."""

@@ -29,7 +29,7 @@ from tilelang.targets.ascend.rows.vector import OutsideSource
 
 Steps = Iterable[Wait]
 
-_KEPT = 4096
+KEPT = 4096
 """How many places of its operands are kept of an instruction; then it begins anew."""
 
 
@@ -79,7 +79,7 @@ class InOrderCore(CoreBase):
         found = self.ready[i]
         ready = found.get(at)
         if ready is None:
-            if len(found) == _KEPT:
+            if len(found) == KEPT:
                 found.clear()
             ready = found[at] = self.prepared(i, at)
         self.by_pipe[i.queue] += 1

@@ -72,6 +72,9 @@ class Instruction:
     The text hands over a tuple of each slot's window and first element and of the counts; the data
     by name; and, by itself, the first element of the slot that is in global memory (`far`, -1 for
     none), since the rest is mostly the same each time.
+
+    Of several blocks at once: `apart` says that memory decides where operands lie or how large they
+    are, so that this may differ, `loose` that memory decides where the one in global memory lies.
     """
 
     row: PipeRow
@@ -82,6 +85,8 @@ class Instruction:
     imm: dict[str, Any]
     meaning: Callable[..., Any] | None
     far: int
+    apart: bool = False
+    loose: bool = False
     layouts: dict[tuple[Any, ...], Layout] = field(default_factory=dict[tuple[Any, ...], Layout])
 
     @staticmethod
@@ -117,8 +122,14 @@ class Instruction:
         self.pipe: Pipe = self.row.pipe
         self.queue: str = self.pipe.value
         self.pair: tuple[Any, Any] = (self.imm.get("src"), self.imm.get("dst"))
+        self.numbers: set[str] = {o.name for o in self.row.ins if o.kind is Is.VALUE and o.like}
+        self.stores_far: bool = self.far >= 0 and Effect.WRITE in self.slots[self.far].effect
         self.told: bool = self.row.name == "gm.ub.end"  # fails unless its mode is set
         self.moded: bool = self.row.stores or self.told or self.row.name in ("mad", "v.cast")
+
+    def deciding(self, data: dict[str, Any] | None) -> list[Any]:
+        """The scalars that are not numbers like the elements of an operand."""
+        return [x for name, x in data.items() if name not in self.numbers] if data else []
 
     @property
     def stores_outside(self) -> bool:
@@ -214,18 +225,24 @@ class Instruction:
         )
 
 
-def bytes_of(view: View, start: int, itemsize: int) -> Places | slice:
-    """The bytes of a view that begins at `start`."""
-    runs = itemsize
+def runs_of(view: View, itemsize: int) -> tuple[Places, int]:
+    """The bytes of a view as runs of the same length: where these begin, from its first byte on."""
+    length = itemsize
     shape, strides = list(view.shape), list(view.strides)
-    while shape and strides[-1] == runs:
-        runs *= shape.pop()
+    while shape and strides[-1] == length:
+        length *= shape.pop()
         strides.pop()
     places = np.zeros(1, np.int64)
     for n, step in zip(shape, strides, strict=True):
         if step == 0 or n == 1:
             continue
         places = (places[:, None] + np.arange(n) * step).reshape(-1)
+    return places, length
+
+
+def bytes_of(view: View, start: int, itemsize: int) -> Places | slice:
+    """The bytes of a view that begins at `start`."""
+    places, length = runs_of(view, itemsize)
     if places.size == 1:
-        return slice(start + int(places[0]), start + int(places[0]) + runs)
-    return (start + places[:, None] + np.arange(runs)).reshape(-1)
+        return slice(start + int(places[0]), start + int(places[0]) + length)
+    return (start + places[:, None] + np.arange(length)).reshape(-1)

@@ -21,6 +21,9 @@ from tilelang.simulator.machine import Memory, Report, Shadow
 UNWRITTEN = 0xFF
 """Bytes before the first write: NaN in every float format that has one."""
 
+_LINE = 64
+"""Bytes of a line of a cache."""
+
 
 @dataclass(eq=False)
 class Window:
@@ -87,6 +90,7 @@ class GroupMemories:
     """
 
     def __init__(self, sizes: Sizes, report: Report, label: str, *, checked: bool) -> None:
+        self._report = report
         self._made: dict[tuple[Space, int], Memory] = {}
         self._make: Callable[[str, int], Memory] = lambda name, size: fresh(
             name, size, report, checked=checked
@@ -110,6 +114,10 @@ class GroupMemories:
         for memory in self._made.values():
             memory.data.fill(UNWRITTEN)
 
+    def has(self, memory: Memory) -> bool:
+        """Whether a memory is one of these, and not outside."""
+        return memory in self._made.values()
+
     def of(self, space: Space, sub: int) -> Memory:
         """A memory of the cube core, or the UB of vector core `sub`."""
         key = (space, sub if space is Space.UB else 0)
@@ -119,3 +127,46 @@ class GroupMemories:
             name = f"{space.value.upper()}{own}{self.label}"
             found = self._made[key] = self._make(name, self.sizes[space])
         return found
+
+
+class LaneMemories(GroupMemories):
+    """The memories of several groups, of each the bytes of one group after those of another. What
+    windows show is the first group.
+    """
+
+    def __init__(self, sizes: Sizes, report: Report, lanes: int) -> None:
+        super().__init__(sizes, report, "", checked=False)
+        self._make = self._lanes_of
+        self.lanes = lanes
+        self.each = np.arange(lanes)
+        self._whole: dict[int, npt.NDArray[np.uint8]] = {}
+        self._elements: dict[int, npt.NDArray[Any]] = {}
+
+    def _lanes_of(self, name: str, size: int) -> Memory:
+        pitch = -(-size // _LINE) * _LINE + _LINE  # lanes are not in the same sets of a cache
+        whole = np.full((self.lanes, pitch), UNWRITTEN, np.uint8)
+        made = Memory(name, whole[0, :size], self._report)
+        self._whole[id(made)] = whole
+        return made
+
+    def has(self, memory: Memory) -> bool:
+        """Whether a memory is one of these, and not outside."""
+        return id(memory) in self._whole
+
+    def whole(self, memory: Memory) -> npt.NDArray[np.uint8]:
+        """The bytes of a memory, (lanes, bytes), and some more."""
+        return self._whole[id(memory)]
+
+    def elements(self, window: Window) -> npt.NDArray[Any]:
+        """The elements from the first one of a window on, (lanes, elements)."""
+        found = self._elements.get(id(window))
+        if found is None:
+            size = window.count * window.dtype.itemsize
+            raw = self.whole(window.memory)[:, window.start : window.start + size]
+            found = self._elements[id(window)] = raw.view(window.dtype)
+        return found
+
+    def forget(self) -> None:
+        """Have no numbers again, for the next groups."""
+        for whole in self._whole.values():
+            whole.fill(UNWRITTEN)

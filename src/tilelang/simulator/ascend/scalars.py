@@ -3,6 +3,10 @@
 What enters: expressions of the thread stage. What leaves: Python text. Integers are Python ints
 that wrap, bools are bools, floats are NumPy scalars in the storage of their dtype. Accesses to
 memory are calls of the core's methods.
+
+The same text runs for one block, and for several at once (`abreast`), where a value that is not the
+same in all of them is an array. Expressions with such values are written by functions that take
+either; `Levels` says which these are.
 """
 
 from __future__ import annotations
@@ -35,9 +39,11 @@ from tilelang.ir.interval import Interval, limits, span
 from tilelang.ir.node import Node
 from tilelang.ir.thread import Elem, Space
 from tilelang.simulator import values
+from tilelang.simulator.ascend.levels import Level, Levels, least, most, pick, wrapped_lanes
 from tilelang.targets.ascend.rows.numbers import computed
 
 _INT_FUNCTIONS = {BinaryOp.MIN: "min", BinaryOp.MAX: "max"}
+_LOGICAL = {BinaryOp.AND: "np.logical_and", BinaryOp.OR: "np.logical_or"}
 _EXACT: dict[BinaryOp, Callable[[int, int], int]] = {
     BinaryOp.ADD: operator.add,
     BinaryOp.SUB: operator.sub,
@@ -55,6 +61,12 @@ class Scalars:
         self.writer = writer
         self.ranges: dict[Var, Interval] = {}
         self.known = Analysis(self.ranges, wraps=True)
+        self.levels = Levels()
+        writer.define(_pick=pick, _least=least, _most=most)
+
+    def varies(self, *es: Expr) -> bool:
+        """Whether one of these may be an array of lanes."""
+        return any(self.levels.of(e) is not Level.SAME for e in es)
 
     def of(self, e: Expr) -> str:
         """The text of a value."""
@@ -68,7 +80,7 @@ class Scalars:
             case Unary():
                 out = self.unary(e)
             case Select():
-                out = f"({self.of(e.t)} if {self.of(e.cond)} else {self.of(e.f)})"
+                out = self.select(e)
             case Cast() | Bitcast() | Call():
                 out = self.function(e)
             case Elem() if e.type.lanes == 1:
@@ -92,8 +104,10 @@ class Scalars:
         """An operator."""
         a, b, dtype = self.of(e.a), self.of(e.b), e.a.dtype
         if e.op.is_compare or e.op.is_logical:
+            if e.op in _LOGICAL and self.varies(e.a, e.b) and not _reads(e.b, e.a):
+                return f"{_LOGICAL[e.op]}({a}, {b})"
             truth = f"({a} {e.op.value} {b})"
-            return f"bool{truth}" if dtype.is_float else truth
+            return f"bool{truth}" if dtype.is_float and not self.varies(e.a, e.b) else truth
         if dtype.is_float:
             if e.op in _ARITHMETIC and dtype.name in values.NATIVE:
                 return f"({a} {e.op.value} {b})"  # NumPy's scalars: rounded once
@@ -104,7 +118,9 @@ class Scalars:
         """An operator of integers."""
         dtype, symbol = e.a.dtype, e.op.value if e.op in values.INFIX else None
         if e.op in _INT_FUNCTIONS:
-            return f"{_INT_FUNCTIONS[e.op]}({a}, {b})"
+            name = _INT_FUNCTIONS[e.op]
+            lanes = "_least" if e.op is BinaryOp.MIN else "_most"
+            return f"{lanes if self.varies(e) else name}({a}, {b})"
         if e.op in _DIVISIONS and int_value(e.b):
             return f"({a} {_DIVISIONS[e.op]} {b})"
         if symbol is None:
@@ -112,7 +128,7 @@ class Scalars:
             fn = self.writer.constant("op", _as_int(made, dtype), key=(e.op, dtype.name))
             return f"{fn}({a}, {b})"
         if e.op in _GROWING and not self.fits(e):
-            return f"{self.wrap(dtype)}({a} {symbol} {b})"
+            return f"{self.wrap(dtype, lanes=self.varies(e))}({a} {symbol} {b})"
         return f"({a} {symbol} {b})"
 
     def fits(self, e: Binary) -> bool:
@@ -138,8 +154,10 @@ class Scalars:
 
         return self.writer.constant("op", rounded, key=(op, dtype.name))
 
-    def wrap(self, dtype: DType) -> str:
+    def wrap(self, dtype: DType, *, lanes: bool = False) -> str:
         """The function that wraps an integer to its dtype."""
+        if lanes:
+            return self.writer.constant("wrap", wrapped_lanes(dtype), key=(dtype.name, lanes))
         low, high, span = int(dtype.min), int(dtype.max), 1 << dtype.bits
 
         def wrapped(x: int) -> int:
@@ -151,10 +169,11 @@ class Scalars:
         """A sign, a complement, a negation."""
         a = self.of(e.a)
         if e.op is UnaryOp.NOT or e.a.dtype.is_bool:
-            return f"(not {a})"
+            return f"np.logical_not({a})" if self.varies(e) else f"(not {a})"
         if e.a.dtype.is_float:
             return f"(-{a})"
-        return f"{self.wrap(e.a.dtype)}({'-' if e.op is UnaryOp.NEG else '~'}{a})"
+        wrap = self.wrap(e.a.dtype, lanes=self.varies(e))
+        return f"{wrap}({'-' if e.op is UnaryOp.NEG else '~'}{a})"
 
     def function(self, e: Cast | Bitcast | Call) -> str:
         """A conversion, or a function of the table."""
@@ -174,6 +193,13 @@ class Scalars:
         fn = self.writer.constant("fn", _scalar(made, sources, e.dtype), key=key)
         return f"{fn}({', '.join(self.of(a) for a in args)})"
 
+    def select(self, e: Select) -> str:
+        """One of two values. Of lanes both are computed, which no arm may notice."""
+        cond, t, f = (self.of(x) for x in (e.cond, e.t, e.f))
+        if self.varies(e.cond) and not any(_reads(arm, e.cond) for arm in (e.t, e.f)):
+            return f"_pick({cond}, {t}, {f})"
+        return f"({t} if {cond} else {f})"
+
     def element(self, e: Elem) -> str:
         """One element of an array."""
         array, index = self.name(e.array.name), self.of(e.index)
@@ -183,8 +209,16 @@ class Scalars:
         return f"core.load({array}, {index}, {site})"
 
 
+def _reads(arm: Expr, cond: Expr) -> bool:
+    """Whether an arm reads what its condition does not: it may be outside where that is false."""
+    first, then = ({n for n in e.walk() if isinstance(n, Elem)} for e in (cond, arm))
+    return not then <= first
+
+
 def native(x: Any, dtype: DType) -> Any:
-    """A NumPy value as the text has it."""
+    """A NumPy value as the text has it; one for each lane is an array."""
+    if np.ndim(x):
+        return x if dtype.is_float else np.asarray(x, np.bool_ if dtype.is_bool else np.int64)
     if dtype.is_float:
         return np.asarray(x)[()]
     return bool(x) if dtype.is_bool else int(x)
@@ -202,12 +236,12 @@ def _scalar(
     return scalar
 
 
-def _as_int(made: Callable[..., Any], dtype: DType) -> Callable[[int, int], int]:
+def _as_int(made: Callable[..., Any], dtype: DType) -> Callable[[Any, Any], Any]:
     storage = dtype.numpy
 
-    def whole(a: int, b: int) -> int:
+    def whole(a: Any, b: Any) -> Any:
         x, y = np.asarray(a).astype(storage)[()], np.asarray(b).astype(storage)[()]
-        return int(made(x, y))
+        return native(made(x, y), dtype)
 
     return whole
 

@@ -44,7 +44,9 @@ from tilelang.ir.tile import (
 )
 from tilelang.isa.instr import Rows
 from tilelang.passes.ascend.lower_functions import used_from_outside
+from tilelang.simulator.ascend.abreast import lanes_for
 from tilelang.simulator.ascend.instruction import Instruction
+from tilelang.simulator.ascend.levels import Level, Levels, same
 from tilelang.simulator.ascend.memories import Sizes, used
 from tilelang.simulator.ascend.scalars import Scalars, unmodelled
 
@@ -64,7 +66,7 @@ _AT_ONCE = {"flag.set": "set_flag", "mutex.unlock": "unlock"}
 @dataclass
 class KernelText:
     """A kernel in the module: the names of its functions, which kinds of core have work, and what
-    it uses of each memory.
+    it uses of each memory; `lanes` blocks are run at once, 0 once that was found to be impossible.
     """
 
     kernel: Kernel
@@ -72,6 +74,7 @@ class KernelText:
     vector: str
     kinds: frozenset[Core]
     memories: Sizes
+    lanes: int
 
 
 @dataclass
@@ -112,7 +115,7 @@ class _Text:
         self.program = program
         self.rows = rows
         self.writer = Writer()
-        self.writer.define(np=np)
+        self.writer.define(np=np, _same=same)
         self.x = Scalars(self.writer)
         self.core: Core | None = None
         self.region: Core | None = None
@@ -138,6 +141,7 @@ class _Text:
     def function(self, kernel: Kernel, core: Core, name: str) -> None:
         """What one core of a kind does."""
         self.core, self.region = core, None
+        self.x.levels = Levels(kernel)
         for var, extent in zip(kernel.vars, kernel.grid, strict=True):
             blocks = self.x.known.bounds(extent).hi
             self.x.set_range(var, interval(0, None if blocks is None else max(blocks - 1, 0)))
@@ -152,6 +156,14 @@ class _Text:
             self.writer.line("return")
             self.writer.line("yield")
         self.core = None
+        self.x.levels = Levels()
+
+    def one(self, e: Expr) -> str:
+        """The text of a value that decides what is done next: of lanes, the one that all have. One
+        that is read from memory stays an array, of which Python finds no truth.
+        """
+        text = self.x.of(e)
+        return f"_same({text})" if self.x.levels.of(e) is Level.BLOCK else text
 
     def block(self, body: Block) -> None:
         """Statements in order."""
@@ -173,9 +185,7 @@ class _Text:
         self.x.set_range(s.var, self.x.known.bounds(s.value))
 
     def loop(self, s: For) -> None:
-        bounds = [self.x.of(s.start), self.x.of(s.stop)]
-        if s.step is not None:
-            bounds.append(self.x.of(s.step))
+        bounds = [self.one(e) for e in (s.start, s.stop, s.step) if e is not None]
         start, stop = (self.x.known.bounds(e) for e in (s.start, s.stop))
         last = None if stop.hi is None else max(stop.hi - 1, start.lo or 0)
         forward = s.step is None or (int_value(s.step) or 0) > 0
@@ -184,11 +194,11 @@ class _Text:
             self.block(s.body)
 
     def while_(self, s: While) -> None:
-        with self.writer.block(f"while {self.x.of(s.cond)}:"):
+        with self.writer.block(f"while {self.one(s.cond)}:"):
             self.block(s.body)
 
     def branch(self, s: If) -> None:
-        with self.writer.block(f"if {self.x.of(s.cond)}:"):
+        with self.writer.block(f"if {self.one(s.cond)}:"):
             self.block(s.then)
         if s.orelse:
             with self.writer.block("else:"):
@@ -200,8 +210,11 @@ class _Text:
 
     def require(self, s: Assert) -> None:
         stmt = self.writer.constant("check", s)
+        if self.x.levels.of(s.cond) is Level.READ:
+            self.writer.line(f"core.require({self.x.of(s.cond)}, {stmt})")
+            return
         who = "run" if self.core is None else "core"
-        with self.writer.block(f"if not {self.x.of(s.cond)}:"):
+        with self.writer.block(f"if not {self.one(s.cond)}:"):
             self.writer.line(f"{who}.fail({stmt})")
 
     def assume(self, s: Assume) -> None:
@@ -211,7 +224,8 @@ class _Text:
         if s.value is not None and not isinstance(s.value, Expr):
             raise unmodelled(s, "printing a whole buffer")
         value = "" if s.value is None else f", {self.x.of(s.value)}"
-        self.writer.line(f"print({s.message!r}{value})")
+        show = "print" if self.core is None else "core.print"
+        self.writer.line(f"{show}({s.message!r}{value})")
 
     def region_(self, s: CoreRegion) -> None:
         if s.core is not self.core:
@@ -287,14 +301,22 @@ class _Text:
     def issue(self, s: Instr, made: Instruction, name: str, values: list[str]) -> None:
         """An instruction for a queue, with its operands as `Instruction` says."""
         slots = [o for o in (*s.outs, *s.ins) if isinstance(o, Slot)]
-        first = [self.x.of(o.index) for o in slots]
-        far = "" if made.far < 0 else first[made.far]
+        far = "" if made.far < 0 else self.x.of(slots[made.far].index)
         at = [
-            f"{self.x.name(o.array.name)}, {'0' if k == made.far else first[k]}"
+            f"{self.x.name(o.array.name)}, {'0' if k == made.far else self.one(o.index)}"
             for k, o in enumerate(slots)
         ]
-        at += [values[k] for _, k in made.counts]
-        data = [f"{name!r}: {values[k]}" for name, k in made.data]
+        scalars = [e for e in s.ins if isinstance(e, Expr)]
+        at += [self.one(scalars[k]) for _, k in made.counts]
+        level = self.x.levels.of
+        near = [o.index for k, o in enumerate(slots) if k != made.far]
+        rest = [scalars[k] for name, k in (*made.counts, *made.data) if name not in made.numbers]
+        made.apart = Level.READ in map(level, (*near, *rest))
+        made.loose = made.far >= 0 and level(slots[made.far].index) is Level.READ
+        data = [
+            f"{name!r}: {values[k] if name in made.numbers else self.one(scalars[k])}"
+            for name, k in made.data
+        ]
         args = [name, f"({', '.join(at)},)"]
         if data or far:
             args.append(f"{{{', '.join(data)}}}" if data else "None")
@@ -309,7 +331,7 @@ class _Text:
     def kernel(self, s: Kernel) -> None:
         kinds = frozenset(core for core in Core if _has_work(s.body, core))
         cube, vector = self.writer.fresh("cube"), self.writer.fresh("vector")
-        made = KernelText(s, cube, vector, kinds, used(s))
+        made = KernelText(s, cube, vector, kinds, used(s), lanes_for(used(s)))
         self.pending.append(made)
         text = self.writer.constant("kernel", made)
         grid = ", ".join(self.x.of(e) for e in s.grid)

@@ -48,7 +48,8 @@ class PipeRow(InstrRow):
     core that has it, None for both. `views` are the elements of each slot operand; an operand that
     it leaves out is `count` neighbours. `stores` says that the atomic mode applies to what it
     writes. `remote` says that its output lies in the UB of the vector core that the operand `sub`
-    names.
+    names. `lanes` says that its meaning takes operands of several blocks at once: each array has
+    one axis more, the first one, and so have those scalars that are not the same in all blocks.
     """
 
     pipe: Pipe = Pipe.S
@@ -58,6 +59,7 @@ class PipeRow(InstrRow):
     )
     stores: bool = False
     remote: bool = False
+    lanes: bool = False
 
 
 def slot(name: str, effect: Effect = R, spaces: tuple[Space, ...] = UB, **facts: Any) -> OperandRow:
@@ -111,18 +113,19 @@ def zn_view(rows: int, columns: int, pitch: int, c0: int) -> Strided:
 
 
 def read_blocks(x: Array, columns: int) -> Array:
-    """A (blocks, rows, width) view as a matrix of `columns` columns."""
-    blocks, rows, width = x.shape
-    return x.transpose(1, 0, 2).reshape(rows, blocks * width)[:, :columns]
+    """A (..., blocks, rows, width) view as a matrix of `columns` columns."""
+    *lanes, blocks, rows, width = x.shape
+    return x.swapaxes(-3, -2).reshape(*lanes, rows, blocks * width)[..., :columns]
 
 
 def write_blocks(x: Array, matrix: Array) -> None:
-    """A matrix into a (blocks, rows, width) view; what the last block has too much is zero."""
-    blocks, rows, width = x.shape
-    columns = matrix.shape[1]
+    """A matrix into a (..., blocks, rows, width) view; what the last block has too much is zero."""
+    *lanes, blocks, rows, width = x.shape
+    columns = matrix.shape[-1]
     whole = columns // width
     if whole:
-        x[:whole] = matrix[:, : whole * width].reshape(rows, whole, width).transpose(1, 0, 2)
+        tiles = matrix[..., : whole * width].reshape(*lanes, rows, whole, width)
+        x[..., :whole, :, :] = tiles.swapaxes(-3, -2)
     if whole < blocks:
-        x[whole:] = np.zeros((), x.dtype)
-        x[whole, :, : columns - whole * width] = matrix[:, whole * width :]
+        x[..., whole:, :, :] = np.zeros((), x.dtype)
+        x[..., whole, :, : columns - whole * width] = matrix[..., whole * width :]

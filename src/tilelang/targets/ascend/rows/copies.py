@@ -68,14 +68,14 @@ def _move(dst: Array, src: Array, **_: Any) -> tuple[()]:
 def _padded(dst: Array, src: Array, pad: Any, rows: int, columns: int, **_: Any) -> tuple[()]:
     if src.shape != dst.shape:
         dst[...] = pad
-    dst[:rows, :columns] = src
+    dst[..., :rows, :columns] = src
     return ()
 
 
 def _ended(dst: Array, src: Array, rows: int, columns: int, **p: Any) -> tuple[()]:
     words = np.array([p["copy_pad_value"]], np.uint32).view(np.uint8)[: dst.itemsize]
     dst[...] = words.view(dst.dtype)[0]
-    dst[:rows, :columns] = src
+    dst[..., :rows, :columns] = src
     return ()
 
 
@@ -108,6 +108,7 @@ _GM_UB = [
         core=Core.VECTOR,
         views=_both(),
         meaning=_move,
+        lanes=True,
     ),
     PipeRow(
         "gm.ub.pad",
@@ -123,6 +124,7 @@ _GM_UB = [
         core=Core.VECTOR,
         views=_tile,
         meaning=_padded,
+        lanes=True,
     ),
     PipeRow(
         "gm.ub.end",
@@ -137,6 +139,7 @@ _GM_UB = [
         core=Core.VECTOR,
         views=_tile,
         meaning=_ended,
+        lanes=True,
     ),
     PipeRow(
         "ub.gm",
@@ -152,6 +155,7 @@ _GM_UB = [
         views=_both(),
         stores=True,
         meaning=_store,
+        lanes=True,
     ),
 ]
 """`gm.ub.pad` sets the whole tile to `pad` where rows or columns are fewer than those of the tile.
@@ -176,12 +180,13 @@ def _nz(dst: Array, src: Array, **p: Any) -> tuple[()]:
     if (p["rows"], p["columns"]) != (p["tile_rows"], p["tile_columns"]):
         dst[...] = np.zeros((), dst.dtype)
     if 0 not in src.shape:
-        write_blocks(dst[: -(-src.shape[1] // p["c0"]), : src.shape[0]], src)
+        rows, columns = src.shape[-2:]
+        write_blocks(dst[..., : -(-columns // p["c0"]), :rows, :], src)
     return ()
 
 
 def _dn(dst: Array, src: Array, **p: Any) -> tuple[()]:
-    return _nz(dst, src.T, **p)
+    return _nz(dst, np.swapaxes(src, -1, -2), **p)
 
 
 def _blocks_of(p: Params) -> dict[str, Strided]:
@@ -206,6 +211,7 @@ def _to_l1(name: str, source: str, pipe: Pipe, core: Core, *, turned: bool = Fal
         core=core,
         views=_into_l1(turned),
         meaning=_dn if turned else _nz,
+        lanes=True,
     )
 
 
@@ -228,6 +234,7 @@ _TO_L1 = [
         core=Core.VECTOR,
         views=_blocks_of,
         meaning=_move,
+        lanes=True,
     ),
     PipeRow(
         "l1.fill",
@@ -239,6 +246,7 @@ _TO_L1 = [
         core=Core.CUBE,
         views=lambda p: {"dst": zn_view(p["tile_rows"], p["tile_columns"], p["nz_rows"], p["c0"])},
         meaning=_set_blocks,
+        lanes=True,
     ),
 ]
 """`tile_rows` and `tile_columns` are what the tile has; what is not copied of it becomes zero."""
@@ -289,6 +297,7 @@ def _drain_row(name: str, source: str, dst: OperandRow, *more: OperandRow) -> Pi
         core=Core.CUBE,
         views=_out_of_l0c,
         meaning=_drain,
+        lanes=True,
         stores=not more,
         remote=bool(more),
     )
@@ -334,6 +343,7 @@ _IN_UB = [
         core=Core.VECTOR,
         views=_both(),
         meaning=_move,
+        lanes=True,
     ),
     PipeRow(
         "v.cast",
@@ -348,6 +358,7 @@ _IN_UB = [
         core=Core.VECTOR,
         views=_both(),
         meaning=_cast,
+        lanes=True,
     ),
     PipeRow(
         "v.dup",
@@ -358,6 +369,7 @@ _IN_UB = [
         core=Core.VECTOR,
         views=lambda p: {"dst": ((p["rows"], p["columns"]), (p["dst_pitch"], 1))},
         meaning=_fill,
+        lanes=True,
     ),
 ]
 

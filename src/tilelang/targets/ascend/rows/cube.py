@@ -34,6 +34,7 @@ from tilelang.targets.ascend.rows.build import (
     zn_view,
 )
 from tilelang.targets.ascend.rows.copies import l0c_view
+from tilelang.targets.ascend.rows.numbers import stored
 
 _LOAD = "AscendC API, LoadData (LoadData2DParams); fractal orders: tilelang-ascend common.h"
 _MMAD = "AscendC API, Mmad (MmadParams)"
@@ -61,20 +62,22 @@ def inner_first(outer: int, inner: int, c0: int) -> Strided:
 
 
 def read_tile(x: Array, outer: int, inner: int) -> Array:
-    """A tile as a matrix; floats in float32, in which the product is computed."""
-    o, i, rows, c0 = x.shape
-    wide = x if x.dtype == np.int8 else x.astype(np.float32)  # as it lies in memory
-    return wide.transpose(0, 2, 1, 3).reshape(o * rows, i * c0)[:outer, :inner]
+    """A tile, or one of each lane, as a matrix; floats in float32, in which the product is
+    computed.
+    """
+    *lanes, o, i, rows, c0 = x.shape
+    wide = x if x.dtype == np.int8 else stored(x, _FLOAT32)  # as it lies in memory
+    return wide.swapaxes(-3, -2).reshape(*lanes, o * rows, i * c0)[..., :outer, :inner]
 
 
 def _write(x: Array, matrix: Array) -> None:
     """A matrix into a tile; what the fractals have beyond it is zero."""
-    o, i, rows, c0 = x.shape
-    if matrix.shape != (o * rows, i * c0):
-        whole = np.zeros((o * rows, i * c0), x.dtype)
-        whole[: matrix.shape[0], : matrix.shape[1]] = matrix
+    *lanes, o, i, rows, c0 = x.shape
+    if matrix.shape[-2:] != (o * rows, i * c0):
+        whole = np.zeros((*lanes, o * rows, i * c0), x.dtype)
+        whole[..., : matrix.shape[-2], : matrix.shape[-1]] = matrix
         matrix = whole
-    x[...] = matrix.reshape(o, rows, i, c0).transpose(0, 2, 1, 3)
+    x[...] = matrix.reshape(*lanes, o, rows, i, c0).swapaxes(-3, -2)
 
 
 def _load(name: str, dst: OperandRow, order: Order, *, turned: bool) -> PipeRow:
@@ -87,7 +90,7 @@ def _load(name: str, dst: OperandRow, order: Order, *, turned: bool) -> PipeRow:
 
     def meaning(dst: Array, src: Array, outer: int, inner: int, **_: Any) -> tuple[()]:
         matrix = read_blocks(src, outer if turned else inner)
-        _write(dst, matrix.T if turned else matrix)
+        _write(dst, matrix.swapaxes(-1, -2) if turned else matrix)
         return ()
 
     return PipeRow(
@@ -100,11 +103,13 @@ def _load(name: str, dst: OperandRow, order: Order, *, turned: bool) -> PipeRow:
         core=Core.CUBE,
         views=views,
         meaning=meaning,
+        lanes=True,
     )
 
 
 # The product --------------------------------------------------------------------------------------
 
+_FLOAT32 = np.dtype(np.float32)
 _EXACT = 1 << 24
 """Integers up to this are exact in float32."""
 
@@ -114,10 +119,11 @@ def product(a: Array, b: Array, hf32: bool = False) -> Array:
     integers.
     """
     if a.dtype == np.int8:
-        wide = np.float32 if a.shape[1] << 14 < _EXACT else np.float64
-        return (a.astype(wide) @ b.astype(wide).T).astype(np.int64).astype(np.int32)
+        wide = np.float32 if a.shape[-1] << 14 < _EXACT else np.float64
+        made = a.astype(wide) @ b.astype(wide).swapaxes(-1, -2)
+        return made.astype(np.int64).astype(np.int32)
     a, b = a.astype(np.float32, copy=False), b.astype(np.float32, copy=False)
-    return _cut(a) @ _cut(b).T if hf32 else a @ b.T
+    return _cut(a) @ _cut(b).swapaxes(-1, -2) if hf32 else a @ b.swapaxes(-1, -2)
 
 
 def _cut(x: Array) -> Array:
@@ -128,11 +134,11 @@ def _cut(x: Array) -> Array:
 
 def accumulate(c: Array, made: Array, *, init: Any) -> tuple[()]:
     """Add a product to a tile of L0C, or put it there."""
-    m, n = made.shape
-    wide = c.shape[0] * FRACTAL
-    if wide != n:
-        made = np.concatenate([made, np.zeros((m, wide - n), made.dtype)], axis=1)
-    tile = made.reshape(m, c.shape[0], FRACTAL).transpose(1, 0, 2)
+    *lanes, blocks, m, width = c.shape
+    more = blocks * width - made.shape[-1]
+    if more:
+        made = np.concatenate([made, np.zeros((*lanes, m, more), made.dtype)], axis=-1)
+    tile = made.reshape(*lanes, m, blocks, width).swapaxes(-3, -2)
     if init:
         c[...] = tile
     else:
@@ -171,6 +177,7 @@ def _mad(orders: tuple[Order, Order]) -> PipeRow:
         core=Core.CUBE,
         views=views,
         meaning=meaning,
+        lanes=True,
     )
 
 

@@ -94,6 +94,7 @@ def _elementwise(
         *counts(*_strides(slots)),
         views=_tiles(slots),
         meaning=meaning,
+        lanes=True,
     )
 
 
@@ -196,7 +197,7 @@ def _compare_views(slots: tuple[str, ...]) -> Callable[[Params], dict[str, Strid
 
 
 def _compare(dst: Array, a: Array, b: Any, mode: str, **_: Any) -> tuple[()]:
-    dst[...] = np.packbits(COMPARES[mode](a, b), bitorder="little").view(dst.dtype)
+    dst[...] = np.packbits(COMPARES[mode](a, b), axis=-1, bitorder="little").view(dst.dtype)
     return ()
 
 
@@ -238,6 +239,7 @@ def _choice_rows() -> list[PipeRow]:
                 imm=(mode,),
                 views=_compare_views(slots),
                 meaning=_compare,
+                lanes=True,
             )
         )
         rows.append(
@@ -334,7 +336,7 @@ def _transpose_views(p: Params) -> dict[str, Strided]:
 
 
 def _transpose(dst: Array, a: Array, **_: Any) -> tuple[()]:
-    dst[...] = a.T
+    dst[...] = np.swapaxes(a, -1, -2)
     return ()
 
 
@@ -422,6 +424,7 @@ def _place_rows() -> list[PipeRow]:
                 *counts(*_strides(("a",))),
                 views=_tiles(("a",)),
                 meaning=_copy,
+                lanes=True,
             )
             for op in ("broadcast", "brcb")
         ),
@@ -433,6 +436,7 @@ def _place_rows() -> list[PipeRow]:
             *counts("rows", "columns", "dst_pitch", "a_pitch"),
             views=_transpose_views,
             meaning=_transpose,
+            lanes=True,
         ),
         _row(
             "v.progression",
@@ -450,14 +454,14 @@ def _place_rows() -> list[PipeRow]:
 # Reductions ---------------------------------------------------------------------------------------
 
 _REDUCE: dict[str, Callable[[Any], Any]] = {
-    "sum": lambda x: np.sum(x, axis=1, dtype=x.dtype),
-    "max": lambda x: np.max(x, axis=1),
-    "min": lambda x: np.min(x, axis=1),
-    "abssum": lambda x: np.sum(np.abs(x), axis=1, dtype=x.dtype),
-    "absmax": lambda x: np.max(np.abs(x), axis=1),
-    "bitand": lambda x: np.bitwise_and.reduce(x, axis=1),
-    "bitor": lambda x: np.bitwise_or.reduce(x, axis=1),
-    "bitxor": lambda x: np.bitwise_xor.reduce(x, axis=1),
+    "sum": lambda x: np.sum(x, axis=-2, dtype=x.dtype),
+    "max": lambda x: np.max(x, axis=-2),
+    "min": lambda x: np.min(x, axis=-2),
+    "abssum": lambda x: np.sum(np.abs(x), axis=-2, dtype=x.dtype),
+    "absmax": lambda x: np.max(np.abs(x), axis=-2),
+    "bitand": lambda x: np.bitwise_and.reduce(x, axis=-2),
+    "bitor": lambda x: np.bitwise_or.reduce(x, axis=-2),
+    "bitxor": lambda x: np.bitwise_xor.reduce(x, axis=-2),
 }
 _JOIN: dict[str, Callable[[Any, Any], Any]] = {
     "sum": np.add,
@@ -494,6 +498,7 @@ def _reduce_row(op: str, *, clear: bool) -> PipeRow:
         *counts("outer", "n", "inner", "src_pitch", "src_step", "dst_pitch"),
         views=_reduce_views,
         meaning=meaning,
+        lanes=True,
     )
 
 
@@ -503,7 +508,7 @@ def _block_reduce(op: str) -> PipeRow:
         return {"src": ((p["count"], per), (per, 1)), "dst": ((p["count"],), (1,))}
 
     def meaning(dst: Array, src: Array, **_: Any) -> tuple[()]:
-        dst[...] = computed(_REDUCE[op], dst.dtype, src)
+        dst[...] = computed(_REDUCE[op], dst.dtype, src[..., None])[..., 0]
         return ()
 
     return _row(
@@ -515,6 +520,7 @@ def _block_reduce(op: str) -> PipeRow:
         imm=(_SIZE,),
         views=views,
         meaning=meaning,
+        lanes=True,
     )
 
 
