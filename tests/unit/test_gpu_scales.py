@@ -122,6 +122,56 @@ def test_products_with_scales_of_a_left_operand_in_tensor_memory(pair):
     assert f"tcgen05.mma{'.cta2' * pair}.mxf8f6f4.ts.scale_1X" in rows_of(program)
 
 
+def test_a_product_that_waits_with_a_left_operand_in_tensor_memory():
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 64), "float8_e4m3fn"),
+        SA: T.Tensor((128, 2), "float8_e8m0fnu"),
+        SB: T.Tensor((48, 2), "float8_e8m0fnu"),
+        B: T.Tensor((48, 64), "float8_e4m3fn"),
+        C: T.Tensor((128, 48), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            fa = T.alloc_fragment((128, 64), "float8_e4m3fn")
+            a, b = T.alloc_tmem((128, 64), "float8_e4m3fn"), T.alloc_shared((48, 64), A.dtype)
+            sa, sb = (T.alloc_shared((n, 2), "float8_e8m0fnu") for n in (128, 48))
+            c, f = T.alloc_tmem((128, 48), "float32"), T.alloc_fragment((128, 48), "float32")
+            T.copy(A, fa)
+            T.copy(fa, a)
+            T.copy(B, b)
+            T.copy(SA, sa)
+            T.copy(SB, sb)
+            T.gemm_blockscaled(
+                a,
+                b,
+                c,
+                sa,
+                sb,
+                transpose_B=True,
+                clear_accum=True,
+                k_start=0,
+                sf_a_granularity_k=32,
+                sf_b_granularity_k=32,
+            )
+            T.copy(c, f)
+            T.copy(f, C)
+
+    random = np.random.default_rng(7)
+    a, b = (random.integers(-3, 4, (n, 64)).astype(ml_dtypes.float8_e4m3fn) for n in (128, 48))
+    sa, sb = (random.integers(125, 130, (n, 2)).astype(np.uint8) for n in (128, 48))
+    left, right = (
+        x.astype("float64") * np.repeat(np.exp2(s - 127.0), 32, axis=1)
+        for x, s in ((a, sa), (b, sb))
+    )
+    e8m0 = ml_dtypes.float8_e8m0fnu
+    args = {"A": a, "SA": sa.view(e8m0), "SB": sb.view(e8m0), "B": b}
+    args["C"] = np.zeros((128, 48), np.float32)
+    program = check_blackwell(kernel, seeds=3, **args)
+    translate(kernel.ir).run(args)
+    np.testing.assert_array_equal(args["C"], left @ right.T)
+    assert "tcgen05.mma.mxf8f6f4.ts.scale_1X" in rows_of(program)
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 def test_tiles_keep_their_place_until_a_product_has_read_them(scaled):
     @T.prim_func

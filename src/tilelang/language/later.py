@@ -18,6 +18,7 @@ from tilelang.language.buffers import here
 from tilelang.language.tileops import GemmWarpPolicy
 
 _CUDA = "needs the native CUDA target"
+_WORDS = "takes words of the hardware, which the compiler makes itself"
 _TVM = "is a raw name of TVM's script, which has no meaning here"
 _ASCEND = "needs the Ascend target"
 _MAINLINE = "is a name of the mainline Ascend dialect"
@@ -79,15 +80,8 @@ LATER: dict[str, Later] = {
                 entry_name='main_kernel', cluster_dims=None, prelude=None)
             call_intrin(dtype, func_name, *args, annotations=None, span=None)
             call_pure_extern(dtype, func_name, *args, span=None)
-            create_tma_descriptor(*args) increase_descriptor_offset(descriptor, offset)
-            initialize_tcgen05_descriptor(descriptor, start_address, leading_byte_offset,
-                stride_byte_offset, base_offset=0, leading_is_absolute=False, swizzle_mode=0)
-            initialize_wgmma_descriptor(descriptor, start_address, layout_type_=0,
-                leading_byte_offset=0, stride_byte_offset=0)
+            create_tma_descriptor(*args)
             ptx_ldmatrix(trans, num, src_access_ptr, dst_access_ptr)
-            ptx_wgmma_ss(dtype, wgmma_prefix, a_is_k_major, b_is_k_major, a_dtype_abbrv,
-                b_dtype_abbrv, accum_dtype_abbrv, A_desc, A_offset, B_desc, B_offset, C_data,
-                C_offset, scale_out, scale_in_a, scale_in_b)
             tcgen05_gemm_sp(A_sparse, E, B, C, transpose_A=False, transpose_E=False,
                 transpose_B=False, policy=GemmWarpPolicy.Square, clear_accum=False,
                 annotations=None)
@@ -98,14 +92,35 @@ LATER: dict[str, Later] = {
             ptx_init_barrier_thread_count(barrier_id, thread_count) ptx_wait_barrier(barrier_id)
             ptx_cp_async_barrier(barrier_id) create_barriers(barrier_count)
             call_llvm_intrin call_llvm_pure_intrin mma_fill mma_store mma_store_index_map
-            compute_gmma_descriptor compute_umma_descriptor get_ldmatrix_offset get_mma_micro_size
+            get_ldmatrix_offset get_mma_micro_size
             make_mma_swizzle_layout ptx_cp_async_bulk ptx_mma ptx_mma_block_scale
-            ptx_mma_sm70 ptx_mma_sp ptx_tcgen05_mma_blockscaled_ss ptx_tcgen05_mma_ss
-            ptx_tcgen05_mma_ts ptx_wgmma_rs ptx_wgmma_sp_rs ptx_wgmma_sp_ss
+            ptx_mma_sm70 ptx_mma_sp
             SparseTensorCoreIntrinEmitter TensorCoreIntrinEmitterSM120
-            TensorCoreIntrinEmitterWithLadderTransform WGMMADescriptorParams
-            WGMMATensorCoreIntrinEmitter WGSparseTensorCoreIntrinEmitter
+            TensorCoreIntrinEmitterWithLadderTransform WGSparseTensorCoreIntrinEmitter
             """,
+        ),
+        *_rows(
+            _WORDS,
+            """
+            initialize_tcgen05_descriptor(descriptor, start_address, leading_byte_offset,
+                stride_byte_offset, base_offset=0, leading_is_absolute=False, swizzle_mode=0)
+            increase_descriptor_offset(descriptor, offset) compute_umma_descriptor
+            ptx_tcgen05_mma_blockscaled_ss ptx_tcgen05_mma_ss ptx_tcgen05_mma_ts
+            """,
+            "use T.tcgen05_gemm, or T.TCGEN05TensorCoreIntrinEmitter for each instruction",
+        ),
+        *_rows(
+            _WORDS,
+            """
+            initialize_wgmma_descriptor(descriptor, start_address, layout_type_=0,
+                leading_byte_offset=0, stride_byte_offset=0)
+            ptx_wgmma_ss(dtype, wgmma_prefix, a_is_k_major, b_is_k_major, a_dtype_abbrv,
+                b_dtype_abbrv, accum_dtype_abbrv, A_desc, A_offset, B_desc, B_offset, C_data,
+                C_offset, scale_out, scale_in_a, scale_in_b)
+            compute_gmma_descriptor ptx_wgmma_rs ptx_wgmma_sp_rs ptx_wgmma_sp_ss
+            WGMMADescriptorParams WGMMATensorCoreIntrinEmitter
+            """,
+            "use T.wgmma_gemm and T.wait_wgmma",
         ),
         *_rows(_LAYOUT, "PartialFragment make_fully_replicated_partial_fragment"),
         *_rows(_ROCM, "mfma mfma_store tvm_mfma tvm_mfma_store"),
