@@ -87,7 +87,8 @@ def pick(cond: Any, t: Any, f: Any) -> Any:
     """`t if cond else f`."""
     if type(cond) is np.ndarray:
         each: npt.NDArray[np.bool_] = cond
-        return np.where(each, t, f)
+        made: npt.NDArray[Any] = np.where(each, t, f)
+        return made
     return t if cond else f
 
 
