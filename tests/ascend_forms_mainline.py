@@ -371,7 +371,7 @@ def tiles_of_cube(dtype: str, out: str) -> Any:
         with M.Kernel(1):
             a, b = M.alloc_l1((32, 64), dtype), M.alloc_l1((32, 64), dtype)
             c = M.alloc_l0c((32, 32), wide)
-            M.clear(a)
+            M.fill(a, 1)
             M.copy(A[n, 0], a)
             M.copy(B, b)
             M.gemm(a, b, c, transpose_B=True, clear_accum=True)
@@ -510,6 +510,20 @@ def fractals() -> Any:
     return kernel
 
 
+def filled_l1() -> Any:
+    """A tile of L1 full of a number that is known when the kernel runs."""
+
+    @M.prim_func
+    def kernel(x: M.float32, C: M.Tensor((16, 16), "float32")):
+        with M.Kernel(1):
+            a, c = M.alloc_l1((16, 32), "float32"), M.alloc_l0c((16, 16), "float32")
+            M.fill(a, x)
+            M.gemm(a, a, c, transpose_B=True, clear_accum=True)
+            M.copy(c, C)
+
+    return kernel
+
+
 def mx(dtype: str, scales: str, by_l0: bool) -> Any:
     """A product of MX tiles."""
     per = 64 if scales == "uint16" else 32
@@ -585,6 +599,6 @@ def mainline() -> Kernels:
         for level in (False, True)
     ]
     made += [("predicates", predicates()), ("by hand", by_hand()), ("ended", ended())]
-    made.append(("fractals", fractals()))
+    made += [("fractals", fractals()), ("filled L1", filled_l1())]
     for name, kernel in made:
         yield name, kernel, {}

@@ -34,6 +34,7 @@ REFUSED = {
     "ascend950": {
         r"T\.simd\.\w+ of \w+ that keeps elements": "upstream has no operation for these types",
         r"drains of float32 into int16 with this scale": "CANN's page of Fixpipe has no such mode",
+        r"fills of L1 with float32 that are no constants of 32 bits": "one call has one word",
         r"calls of T\.ieee_fma on float32": "sums that are rounded down and up: fma of halves",
     },
 }

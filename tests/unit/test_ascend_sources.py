@@ -96,18 +96,34 @@ def test_functions_that_only_the_source_has_need_room_too():
         source(kernel)
 
 
-def test_what_has_no_form_is_refused_by_name():
+def filled(dtype, value):
+    """A product of a tile of L1 that is full of one number."""
+
     @T.prim_func
-    def kernel(A: T.Tensor((16, 16), "float16"), C: T.Tensor((16, 16), "float32")):
+    def kernel(A: T.Tensor((16, 32), dtype), n: T.float32, C: T.Tensor((16, 16), "float32")):
         with T.Kernel(1):
-            a = T.alloc_l1((16, 16), "float16")
+            a, b = T.alloc_l1((16, 32), dtype), T.alloc_l1((16, 32), dtype)
             c = T.alloc_l0c((16, 16), "float32")
-            T.fill(a, 1.0)
-            T.gemm(a, a, c, transpose_B=True, clear_accum=True)
+            T.copy(A, a)
+            T.fill(b, n if value is None else value)
+            T.gemm(a, b, c, transpose_B=True, clear_accum=True)
             T.copy(c, C)
 
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("dtype", "word"),
+    [("float16", "uint16_t*)b, (uint32_t)15872"), ("float32", "uint32_t*)b, (uint32_t)1069547520"),
+     ("float8_e4m3fn", "uint16_t*)b, (uint32_t)15420")],
+)  # fmt: skip
+def test_a_tile_of_l1_is_filled_with_the_bits_of_a_number(dtype, word):
+    assert f"asc_fill_l1((__cbuf__ {word}" in source(filled(dtype, 1.5))
+
+
+def test_what_has_no_form_is_refused_by_name():
     with pytest.raises(TileError) as caught:
-        source(kernel)
+        source(filled("float32", None))
     assert "have no form in the source for this chip" in str(caught.value)
     assert "test_ascend_sources.py" in str(caught.value)
 

@@ -358,23 +358,16 @@ void asc_copy_gm2l1_dn2nz(T *dst, T *src, long long pitch, asc_load_l2_cache_mod
   to_nz(dst, src, pitch, rows, columns, true);
 }
 struct asc_fill_l1_params { uint64_t repeat, blk_num, dst_gap; };
-inline void asc_fill_l1(uint16_t *dst, uint32_t value, asc_fill_l1_params p) {
+template <typename T> void asc_fill_l1(T *dst, uint32_t value, asc_fill_l1_params p) {
+  static_assert(std::is_same_v<T, uint16_t> || std::is_same_v<T, uint32_t>);
   note("fill_l1", dst, value, p.repeat, p.blk_num, p.dst_gap);
+  const uint64_t block = 32 / sizeof(T);
   for (uint64_t r = 0; r < p.repeat; ++r)
-    for (uint64_t k = 0; k < p.blk_num * 16; ++k) {
-      uint16_t *d = dst + r * (p.blk_num + p.dst_gap) * 16 + k;
-      inside(d, 2);
-      *d = (uint16_t)value;
+    for (uint64_t k = 0; k < p.blk_num * block; ++k) {
+      T *d = dst + r * (p.blk_num + p.dst_gap) * block + k;
+      inside(d, sizeof(T));
+      *d = (T)value;
     }
-}
-inline void asc_copy_ub2l1(void *dst, void *src, int bursts, int blocks, int src_gap, int dst_gap) {
-  note("ub2l1", dst, src, bursts, blocks, src_gap, dst_gap);
-  for (int b = 0; b < bursts; ++b) {
-    uint8_t *d = (uint8_t *)dst + (long long)b * (blocks + dst_gap) * 32;
-    uint8_t *s = (uint8_t *)src + (long long)b * (blocks + src_gap) * 32;
-    inside(d, blocks * 32); inside(s, blocks * 32);
-    std::memcpy(d, s, blocks * 32);
-  }
 }
 // Fractals of 16 rows of 32 bytes: `m` of them down, `k` across; those down follow each other.
 template <typename T>

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
+
 from tilelang.ir.ascend import Core, CoreRegion, VectorFunction
 from tilelang.ir.expr import Const, Expr, Var, int_value
 from tilelang.ir.interval import interval
@@ -281,16 +283,23 @@ def _ub_gm(x: Statements, stmt: Instr) -> None:
     )
 
 
-def _fill(x: Statements, dst: str, counts: tuple[str, str, str], c0: int, element: str) -> None:
-    """Set blocks of L1: `counts` are rows, columns, and the rows of the whole matrix."""
+def _fill(x: Statements, dst: str, counts: tuple[str, str, str], c0: int, word: int = 0) -> None:
+    """Set blocks of L1: `counts` are rows, columns, and the rows of the whole matrix. A word has 32
+    bits where an element has, else 16.
+    """
     rows, columns, pitch = counts
     repeat = f"({columns} + {c0 - 1}) / {c0}"
     gap = "0" if rows == pitch else f"{pitch} - {rows}"
+    element = "uint32_t" if word and c0 == _WORDS else "uint16_t"
     x.text.line(
-        f"asc_fill_l1((__cbuf__ uint16_t*){dst}, (uint32_t){element},"
+        f"asc_fill_l1((__cbuf__ {element}*){dst}, (uint32_t){word},"
         f" {{.repeat = static_cast<uint64_t>({repeat}), .blk_num = static_cast<uint64_t>({rows}),"
         f" .dst_gap = static_cast<uint64_t>({gap})}});"
     )
+
+
+_WORDS = 8
+"""Elements of 32 bits in a block."""
 
 
 def _to_l1(name: str) -> Printer:
@@ -301,7 +310,7 @@ def _to_l1(name: str) -> Printer:
         at = pointer(x, dst)
         if (rows, columns) != (tile_rows, tile_columns):
             with x.text.inside(f"if ({cut((rows, tile_rows), (columns, tile_columns))})"):
-                _fill(x, at, (tile_rows, tile_columns, nz_rows), c0, "0")
+                _fill(x, at, (tile_rows, tile_columns, nz_rows), c0)
                 x.text.line("asc_sync_pipe(PIPE_MTE2);")
         x.text.line(f"asc_set_gm2l1_nz_para(1, 1, static_cast<uint16_t>({nz_rows}), 0);")
         x.text.line(
@@ -313,10 +322,13 @@ def _to_l1(name: str) -> Printer:
 
 
 def _l1_fill(x: Statements, stmt: Instr) -> None:
-    dst, _, (value, rows, columns, nz_rows), _ = _split(x, stmt)
-    if value not in ("0", "0.0f") and not value.endswith(")0.0f"):
-        raise unprintable(stmt, "fills of L1 with something else than zero")
-    _fill(x, pointer(x, dst), (rows, columns, nz_rows), int(dict(stmt.imm)["c0"]), "0")
+    dst, _, (_, rows, columns, nz_rows), values = _split(x, stmt)
+    number, dtype = values[0], dst.array.type
+    if not isinstance(number, Const) or dtype.bits > 32:
+        raise unprintable(stmt, f"fills of L1 with {dtype} that are no constants of 32 bits")
+    bits = int(np.array(number.value, dtype.numpy).view(f"u{dtype.bytes}"))
+    word = bits * 257 if dtype.bytes == 1 else bits
+    _fill(x, pointer(x, dst), (rows, columns, nz_rows), int(dict(stmt.imm)["c0"]), word)
 
 
 def _blocks(count: str, size: int) -> str:
@@ -354,7 +366,7 @@ def _scales_to_l1(x: Statements, stmt: Instr) -> None:
     at = pointer(x, dst, "uint16_t")
     if rows != tile_rows:
         with x.text.inside(f"if ({cut((rows, tile_rows))})"):
-            _fill(x, at, (units, tile_rows, pitch), 16, "0")
+            _fill(x, at, (units, tile_rows, pitch), 16)
             x.text.line("asc_sync_pipe(PIPE_MTE2);")
     x.text.line(f"asc_set_gm2l1_nz_para(1, 1, static_cast<uint16_t>({pitch}), 0);")
     x.text.line(
