@@ -7,7 +7,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.autotuner import AutoTuner
+from tilelang.autotuner import AutoTuner, set_autotune_inputs
 from tilelang.errors import TileRuntimeError, TileValueError
 
 torch = pytest.importorskip("torch")
@@ -132,3 +132,39 @@ def test_the_profiler_runs_compares_and_times():
     torch.testing.assert_close(profiler.func(x), 2 * x)
     with pytest.raises(AssertionError):
         profiler.assert_allclose(lambda x: 3 * x)
+
+
+def added(N=64, threads=32):
+    @T.prim_func
+    def kernel(A: T.Tensor((N,), "float32"), s: T.float32):
+        with T.Kernel(1, threads=threads):
+            for i in T.Parallel(N):
+                A[i] += s
+
+    return kernel
+
+
+def test_a_scalar_parameter_is_given_and_never_made_up():  # 2084
+    tuned = tilelang.autotune(configs=[{"threads": 32}, {"threads": 64}], **QUICK)(
+        tilelang.jit(added)
+    )
+    with pytest.raises(ValueError, match="set_autotune_inputs"):
+        tuned()
+    with set_autotune_inputs(torch.zeros(64), 0.5):
+        kernel = tuned()
+    a = torch.zeros(64)
+    kernel(a, 0.5)
+    assert (a == 0.5).all()
+
+
+def test_a_supply_gets_scalar_parameters_too():
+    asked = []
+
+    def supply(params):
+        asked.extend((p.name, p.is_scalar()) for p in params)
+        return [2.0 if p.is_scalar() else torch.zeros(p.shape) for p in params]
+
+    tuner = AutoTuner.from_kernel(kernel=added, configs=[{"threads": 32}])
+    tuner.set_compile_args(target="cpu").set_profile_args(supply_prog=supply)
+    assert tuner.run(warmup=0, rep=1).config == {"threads": 32}
+    assert asked[:2] == [("A", False), ("s", True)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilelang.errors import TileRuntimeError, TileValueError, error
-from tilelang.profiler import Profiler, TensorSupplyType
+from tilelang.profiler import InputsMissing, Profiler, TensorSupplyType
 from tilelang.runtime import JITKernel, compile
 from tilelang.runtime.jit import JITImpl
 
@@ -142,13 +142,17 @@ class Plan:
 def search(
     make: Callable[[Config], JITKernel], configs: Sequence[Config], plan: Plan
 ) -> AutotuneResult:
-    """Try every configuration. RuntimeError, with the reason of each, where none is usable."""
+    """Try every configuration. RuntimeError, with the reason of each, where none is usable;
+    ValueError for inputs that nobody has given and that cannot be made up.
+    """
     found: list[Candidate] = []
     best: tuple[float, Config, JITKernel] | None = None
     for config in configs:
         try:
             kernel = make(config)
             latency = plan.measure(kernel, best[0] if best else None)
+        except InputsMissing:
+            raise
         except (Exception, AssertionError) as exc:
             found.append(Candidate(config, error=f"{type(exc).__name__}: {exc}"))
             continue

@@ -1,10 +1,11 @@
 """`tilelang.profiler`: timing, and tensors to time with."""
 
 from tilelang.profiler.bench import do_bench
-from tilelang.profiler.kernel import KernelParam, Profiler, get_profiler
+from tilelang.profiler.kernel import InputsMissing, KernelParam, Profiler, get_profiler
 from tilelang.utils.tensor import TensorSupplyType, get_tensor_supply
 
 __all__ = [
+    "InputsMissing",
     "KernelParam",
     "Profiler",
     "TensorSupplyType",

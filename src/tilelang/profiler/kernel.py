@@ -17,13 +17,22 @@ from tilelang.runtime import JITKernel
 from tilelang.utils.tensor import TensorSupplyType, get_tensor_supply, torch_assert_close
 
 
+class InputsMissing(TileValueError):
+    """An input that nobody has given and that cannot be made up: no fault of the kernel."""
+
+
 @dataclass(frozen=True)
 class KernelParam:
-    """A tensor parameter with the sizes of one call: what a supply makes a tensor for."""
+    """A parameter with the sizes of one call: what a supply makes a tensor for."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
+    scalar: bool = False
+
+    def is_scalar(self) -> bool:
+        """Whether a call takes a number for it."""
+        return self.scalar
 
 
 class Profiler:
@@ -46,25 +55,23 @@ class Profiler:
         return [p for n, p in enumerate(self.kernel.ir.params) if n not in outputs]
 
     def input_params(self, sizes: Mapping[str, int] | None = None) -> list[KernelParam]:
-        """The inputs with their sizes. ValueError for a scalar or a size that is not given."""
+        """The inputs with their sizes. ValueError for a size that is not given."""
         known = {Var(name, DType("int32")): n for name, n in (sizes or {}).items()}
         found: list[KernelParam] = []
         for p in self._inputs:
             if p.buffer is None:
-                raise error(
-                    "argument",
-                    f"the scalar parameter {p.name} cannot be made up",
-                    cls=TileValueError,
-                    help="pass input_tensors=[...]",
-                )
+                kind = p.var.dtype if p.var is not None else DType("handle")
+                found.append(KernelParam(p.name, DType(kind), (), scalar=True))
+                continue
             shape = [evaluate(e, known) for e in p.buffer.shape]
             if None in shape:
                 raise error(
                     "argument",
                     f"the shape of {p.name} has sizes that are not given",
-                    cls=TileValueError,
+                    cls=InputsMissing,
                     expected="a number for every symbolic size",
-                    help="pass dynamic_symbolic_constraints={'m': 1024}, or input_tensors=[...]",
+                    help="pass dynamic_symbolic_constraints={'m': 1024}, or input_tensors=[...];"
+                    " a tuner takes them by set_autotune_inputs(...)",
                 )
             extents = tuple(int(n) for n in shape if n is not None)
             found.append(KernelParam(p.name, DType(p.buffer.dtype), extents))
@@ -75,7 +82,17 @@ class Profiler:
         target = self.kernel.resolved_target
         on_device = target.mode == "native" and target.backend == "cuda"
         supply = get_tensor_supply(self.supply_type, "cuda" if on_device else "cpu")
-        return [supply(p) for p in self.input_params(sizes)]
+        params = self.input_params(sizes)
+        for p in params:
+            if p.is_scalar():
+                raise error(
+                    "argument",
+                    f"the scalar parameter {p.name} cannot be made up",
+                    cls=InputsMissing,
+                    help="pass input_tensors=[...]; a tuner takes them by"
+                    " set_autotune_inputs(...) or supply_prog=",
+                )
+        return [supply(p) for p in params]
 
     def run_once(self, func: Callable[..., Any] | None = None) -> Any:
         """Call the kernel, or `func`, on made-up inputs."""
