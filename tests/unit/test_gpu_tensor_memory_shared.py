@@ -406,6 +406,64 @@ def test_rounds_allocate_several_buffers_at_once(free, seeds):
     assert columns(program) == columns(program, "dealloc") == [512, 128]
 
 
+def after_a_free():
+    """A narrow buffer stands before a wide one."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((128, 80), "float32"), B: T.Tensor((128, 80), "float32")):
+        with T.Kernel(1, threads=128):
+            f, g = T.alloc_fragment((128, 16), "float32"), T.alloc_fragment((128, 64), "float32")
+            first = T.alloc_tmem((128, 512), "float32")
+            T.deallocate_tmem(first)
+            narrow = T.alloc_tmem((128, 16), "float32")
+            T.copy(A[0, 0], f)
+            T.copy(f, narrow)
+            wide = T.alloc_tmem((128, 64), "float32")
+            T.copy(A[0, 16], g)
+            T.copy(g, wide)
+            T.copy(narrow, f)
+            T.copy(wide, g)
+            T.copy(f, B[0, 0])
+            T.copy(g, B[0, 16])
+
+    return kernel
+
+
+def test_buffers_after_a_free_are_allocated_the_widest_first():
+    a = numbers(128, 80)
+    assert columns(run(after_a_free(), a, a)) == [512, 64, 32]
+
+
+def in_a_loop_between(widths):
+    """The loop's own buffer is gone before the last one is there."""
+    before, inside, after = widths
+
+    @T.prim_func
+    def kernel(A: T.Tensor((128, 4), "float32"), B: T.Tensor((128, 4), "float32")):
+        with T.Kernel(1, threads=128):
+            f = T.alloc_fragment((128, 4), "float32")
+            T.copy(A, f)
+            for n in (before, inside, after):
+                if n == inside:
+                    for _ in T.serial(2):
+                        t = T.alloc_tmem((128, n), "float32")
+                        T.copy(f, t[:, 0:4])
+                        T.copy(t[:, 0:4], f)
+                else:
+                    t = T.alloc_tmem((128, n), "float32")
+                    T.copy(f, t[:, 0:4])
+                    T.copy(t[:, 0:4], f)
+            T.copy(f, B)
+
+    return kernel
+
+
+def test_a_buffer_that_stands_behind_a_loop_comes_after_it():
+    a = numbers(128, 4)
+    program = run(in_a_loop_between((256, 250, 130)), a, a)
+    assert columns(program) == [256, 256, 256]
+
+
 def of_a_pair(free):
     """The result of a pair of blocks and a buffer of each block, in one allocation."""
 

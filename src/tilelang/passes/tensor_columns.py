@@ -45,7 +45,7 @@ class Allocation:
     that it begins at, the widest first, which begins at 0; `columns` are what they need together,
     `taken` what that is rounded up to. The author gives them back at each of `freed`, of which at
     most one is got to, one of them for `sure`; else they are given back at the end of the block in
-    which they are allocated. `earliest` stands first.
+    which they are allocated. What stands one after the other is allocated where `earliest` stands.
     """
 
     members: tuple[tuple[Alloc, int], ...]
@@ -63,8 +63,8 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Order:
-    """`first` are allocated when the block begins, `later` where they stand (the first of their
-    members); `wider` is an allocation after a narrower one, if there is one.
+    """`first` are allocated when the block begins, `later` where they stand; `wider` is an
+    allocation after a narrower one, if there is one.
     """
 
     first: tuple[Allocation, ...]
@@ -110,23 +110,25 @@ def order_of(body: Block, given: Columns) -> Order:
     ]
     allocs = [e for e in events if isinstance(e.stmt, Alloc)]
     if len(allocs) == len(events):
-        first = _shared([(e, ()) for e in allocs], {}, given)
+        first = _shared([(e, 0) for e in allocs], {}, given)
         if sum(x.taken for x in first) <= given.most:
             return Order(tuple(first), (), None)
     early: list[_Keyed] = []
     late: list[_Keyed] = []
-    frees = 0
+    run, before = 0, None
     for e in events:
-        frees += isinstance(e.stmt, Free)
-        if isinstance(e.stmt, Alloc):
-            if late or frees or e.around:
-                late.append((e, (id(e.home), frees)))
-            else:
-                early.append((e, ()))
+        if isinstance(e.stmt, Free):
+            run, before = run + 1, None
+        elif run or e.around:
+            run += e.home is not before
+            before = e.home
+            late.append((e, run))
+        else:
+            early.append((e, 0))
     ends = _ends(events, given)
     first, later = _shared(early, ends, given), _shared(late, ends, given)
     place = {id(e.stmt): k for k, e in enumerate(allocs)}
-    later.sort(key=lambda x: place[id(x.earliest)])
+    later.sort(key=lambda x: (place[id(x.earliest)], -x.taken))
     loops = {id(e.stmt): e.loop for e in allocs}
     return Order(tuple(first), tuple(later), _wider(first, later, loops))
 
@@ -157,8 +159,8 @@ def _held(body: Block, order: Order, live: int) -> tuple[int, int]:
     return most, live - mine
 
 
-_Keyed = tuple[_Event, tuple[int, ...]]
-"""An allocation, and what it has in common with those that are made at the same place."""
+_Keyed = tuple[_Event, int]
+"""An allocation, and the number of those that stand one after the other in the same statements."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ def _ends(events: Sequence[_Event], given: Columns) -> _Ends:
 class _Room:
     """An allocation in the making: what its members have in common, and what they take."""
 
-    place: tuple[int, ...]
+    run: int
     ends: tuple[tuple[int, int], ...]
     taken: int
     used: int = 0
@@ -205,31 +207,30 @@ def _shared(found: Sequence[_Keyed], ends: _Ends, given: Columns) -> list[Alloca
     as much as another one would.
     """
     rooms: list[_Room] = []
-    for event, place in sorted(found, key=lambda x: -_asked(x[0], given)):
+    for event, run in sorted(found, key=lambda x: -_asked(x[0], given)):
         alloc, asked = event.stmt, _asked(event, given)
         assert isinstance(alloc, Alloc)
         end = tuple(e.place for e in ends.get(alloc.buffer.name, ()))
         unit = min(max(BEGINS[0], 1 << max(asked - 1, 0).bit_length()), BEGINS[1])
         for room in rooms:
             at = -(-room.used // unit) * unit
-            if (room.place, room.ends) == (place, end) and at + asked <= room.taken:
+            if (room.run, room.ends) == (run, end) and at + asked <= room.taken:
                 break
         else:
-            room, at = _Room(place, end, given.rounded(asked)), 0
+            room, at = _Room(run, end, given.rounded(asked)), 0
             rooms.append(room)
         room.members.append((event, at))
         room.used = at + asked
-    place = {id(e.stmt): k for k, (e, _) in enumerate(found)}
-    return [_allocation(room, ends, place) for room in rooms]
+    stands = {run: e.stmt for e, run in reversed(found) if isinstance(e.stmt, Alloc)}
+    return [_allocation(room, ends, stands[room.run]) for room in rooms]
 
 
-def _allocation(room: _Room, ends: _Ends, place: Mapping[int, int]) -> Allocation:
+def _allocation(room: _Room, ends: _Ends, earliest: Alloc) -> Allocation:
     members = tuple((e.stmt, at) for e, at in room.members if isinstance(e.stmt, Alloc))
     every = [ends.get(a.buffer.name, ()) for a, _ in members]
     last = [max(each, key=lambda e: e.number).event for each in zip(*every, strict=True)]
     freed = tuple(e.stmt for e in last if isinstance(e.stmt, Free))
     sure = any(e.around == room.members[0][0].around for e in last)
-    earliest = min((a for a, _ in members), key=lambda a: place[id(a)])
     return Allocation(members, room.used, room.taken, freed, sure, earliest)
 
 

@@ -169,7 +169,7 @@ class _Planner:
     target: Target
     tensors: dict[str, _Tensor] = field(default_factory=dict[str, _Tensor])
     held: dict[str, _Held] = field(default_factory=dict[str, _Held])
-    late: set[str] = field(default_factory=set[str])
+    late: list[_Held] = field(default_factory=list[_Held])
     scales: dict[int, Buffer] = field(default_factory=dict[int, Buffer])
     authors: set[str] = field(default_factory=set[str])
     reading: dict[str, dict[str, Buffer]] = field(default_factory=dict[str, dict[str, Buffer]])
@@ -205,8 +205,7 @@ class _Planner:
             if isinstance(s, (AsyncGemm, MmaArrive)) and s.barrier is not None
         }
         self.reading = {name: _read_by(body, name, self.t) for name in self.authors}
-        early, late = self.order(body)
-        self.late = {x.buffer.name for held in late for x, _ in held.parts}
+        early, self.late = self.order(body)
         self.owner = self.owning_warp(body)
         roles = next((s for s in body if isinstance(s, Roles)), None)
         made = self.part(body if roles is None else roles.consumers)
@@ -441,13 +440,10 @@ class _Planner:
         out: list[Stmt] = []
         mine: list[_Held] = []
         for stmt in body:
-            if isinstance(stmt, Alloc) and stmt.buffer.name in self.late:
-                held = self.held[stmt.buffer.name]
-                if all(x is not held for x in mine):
-                    mine.append(held)
-                    out += self.allocate(held, part)
-            else:
-                out += self.statement(stmt, part)
+            here = [x for x in self.late if x.plan.earliest is stmt]
+            out += [s for x in here for s in self.allocate(x, part)]
+            mine += here
+            out += self.statement(stmt, part)
         return (*out, *self.give_back([x for x in mine if not x.plan.sure], None))
 
     def statement(self, stmt: Stmt, part: _Part) -> Block:
@@ -455,7 +451,7 @@ class _Planner:
         made: Block
         match stmt:
             case Alloc() if stmt.buffer.name in self.tensors:
-                made = ()  # the block begins with it
+                made = ()  # the block begins with it, or what stands before it
             case View() if stmt.buffer.name in self.tensors:
                 x = self.tensors[stmt.buffer.name]
                 made = (stmt, _lies([(stmt.buffer, x)]))
