@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tilelang.ir.tile import Function
 from tilelang.isa.target import Target
+from tilelang.passes.ascend.clear_tiles import clear_tiles
 from tilelang.passes.ascend.cores import choose_cores, clear_accumulators
 from tilelang.passes.ascend.infer_scopes import infer_scopes
 from tilelang.passes.ascend.insert_sync import insert_sync
@@ -39,6 +40,7 @@ EXPLICIT: tuple[Pass, ...] = (
     match_flags,  # waits for cross-core flags know their mode
     infer_scopes,  # every buffer has one memory
     vectorize_parallel,  # no parallel nests: operations on tiles, loops over elements
+    clear_tiles,  # a tile of L1 that a copy begins and does not fill is zero elsewhere
     route_copies,  # no copy but what the hardware does
     weave_loops,  # the order of statements serves both kinds of core in every round
     split_rows,  # rows are spread over the vector cores where the author leaves that open
