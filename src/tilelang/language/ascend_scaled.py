@@ -18,7 +18,7 @@ from tilelang.language.ascend import SCALED_BY_ONE
 from tilelang.language.ascend_ops import check_homes, unit_flag
 from tilelang.language.buffers import here
 from tilelang.language.shapes import shape_text
-from tilelang.language.tileops import check_product, matrix
+from tilelang.language.tileops import matrix, operands
 from tilelang.language.values import condition
 from tilelang.scopes import Memory
 
@@ -49,10 +49,9 @@ def gemm_blockscaled(
     """
     builder = launched(_NAME)
     unit_flag(unit_flag_ctrl, _NAME)
-    a, b, c = (matrix(x, n, _NAME) for x, n in zip((A, B, C), "ABC", strict=True))
     ta, tb = bool(transpose_A), bool(transpose_B)
+    a, b, c = operands((A, B, C), (ta, tb), _NAME)
     check_homes(a, b, c, ta, tb, _NAME)
-    check_product(a, b, c, ta, tb, _NAME)
     if a.dtype != b.dtype or str(a.dtype) not in _ELEMENTS:
         raise refuse(
             "dtype",

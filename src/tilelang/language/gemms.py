@@ -28,8 +28,9 @@ from tilelang.language.buffers import here
 from tilelang.language.tileops import (
     GemmWarpPolicy,
     arrive_after,
-    check_product,
     matrix,
+    narrow,
+    operands,
     region_of,
     shape_text,
 )
@@ -111,7 +112,7 @@ def gemm_sp(
 
 def _scaled(
     name: str,
-    operands: tuple[Any, Any, Any, Any, Any],
+    given: tuple[Any, Any, Any, Any, Any],
     transposes: tuple[Any, Any],
     policy: Any,
     clear_accum: Any,
@@ -120,9 +121,7 @@ def _scaled(
     pair: bool = False,
 ) -> Region:
     builder = launched(name)
-    a, b, c = (matrix(x, letter, name) for x, letter in zip(operands[:3], "ABC", strict=True))
-    ta, tb = (bool(t) for t in transposes)
-    check_product(a, b, c, ta, tb, name, pair=pair)
+    a, b, c = operands(given[:3], transposes, name, pair=pair)
     if pair:
         in_memory(c.buffer, f"operand C of {name}(use_2cta=True)", Memory.TMEM)
     k_start, grain_a, grain_b, layout = scaling
@@ -133,13 +132,10 @@ def _scaled(
             expected="None or 'rowmajor': one row of scales per row of A (column of B)",
         )
     for x in (a, b):
-        if x.dtype.kind != "float" or x.dtype.bits > 8:
-            raise refuse(
-                "dtype", f"{name} of {x.dtype}", expected="floats of 8 bits or fewer", got=x.dtype
-            )
+        narrow(x, name)
     sfa, sfb = (
         region_of(x, f"the scales {letter} of {name}")
-        for x, letter in zip(operands[3:], ("SFA", "SFB"), strict=True)
+        for x, letter in zip(given[3:], ("SFA", "SFB"), strict=True)
     )
     product = PairScaledGemm if pair else GemmBlockScaled
     builder.emit(
@@ -153,8 +149,8 @@ def _scaled(
             integer(k_start, f"the k_start of {name}"),
             known(grain_a, f"the sf_a_granularity_k of {name}", 1, 1 << 16),
             known(grain_b, f"the sf_b_granularity_k of {name}", 1, 1 << 16),
-            transpose_a=ta,
-            transpose_b=tb,
+            transpose_a=bool(transposes[0]),
+            transpose_b=bool(transposes[1]),
             policy=int(GemmWarpPolicy(policy)),
             loc=here(),
         )
@@ -191,8 +187,8 @@ def gemm_blockscaled(
     name = "T.gemm_blockscaled"
     note(annotations, name)
     scaling = (k_start, sf_a_granularity_k, sf_b_granularity_k, sf_layout)
-    operands, flags = (A, B, C, SFA, SFB), (transpose_A, transpose_B)
-    c = _scaled(name, operands, flags, policy, clear_accum, scaling, pair=bool(use_2cta))
+    given, flags = (A, B, C, SFA, SFB), (transpose_A, transpose_B)
+    c = _scaled(name, given, flags, policy, clear_accum, scaling, pair=bool(use_2cta))
     if mbar is not None:
         arrive_after(launched(name), c, mbar)
 
@@ -216,8 +212,8 @@ def mma_gemm_blockscaled(
     """`gemm_blockscaled` by warp-level products."""
     name = "T.mma_gemm_blockscaled"
     scaling = (k_start, sf_a_granularity_k, sf_b_granularity_k, sf_layout)
-    operands = (A, B, C, SFA, SFB)
-    _scaled(name, operands, (transpose_A, transpose_B), policy, clear_accum, scaling)
+    given = (A, B, C, SFA, SFB)
+    _scaled(name, given, (transpose_A, transpose_B), policy, clear_accum, scaling)
 
 
 # -- dot products of four --------------------------------------------------------------------------

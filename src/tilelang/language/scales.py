@@ -26,7 +26,7 @@ from tilelang.ir.sync import AsyncUnit
 from tilelang.language.arguments import barrier, in_memory, integer, known, launched, refuse
 from tilelang.language.buffers import here
 from tilelang.language.shapes import shape_text
-from tilelang.language.tileops import check_product, matrix, region_of
+from tilelang.language.tileops import narrow, operands, region_of
 from tilelang.language.values import condition
 from tilelang.scopes import Memory
 
@@ -108,19 +108,12 @@ def _operands(
     name: str, given: tuple[Any, Any, Any], turned: tuple[bool, bool], *, pair: bool
 ) -> tuple[Region, Region, Region]:
     launched(name)
-    a, b, c = (matrix(x, letter, name) for x, letter in zip(given, "ABC", strict=True))
-    check_product(a, b, c, *turned, name, pair=pair)
+    a, b, c = operands(given, turned, name, pair=pair)
     in_memory(c.buffer, f"operand C of {name}", Memory.TMEM)
     for letter, region in (("A", a), ("B", b)):
         homes = (Memory.SHARED, Memory.TMEM) if letter == "A" else (Memory.SHARED,)
         in_memory(region.buffer, f"operand {letter} of {name}", *homes)
-        if region.dtype.kind != "float" or region.dtype.bits > 8:
-            raise refuse(
-                "dtype",
-                f"{name} of {region.dtype}",
-                expected="floats of 8 bits or fewer",
-                got=str(region.dtype),
-            )
+        narrow(region, name)
     return a, b, c
 
 

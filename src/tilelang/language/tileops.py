@@ -248,6 +248,29 @@ def arrive_after(builder: Builder, c: Region, mbar: Any) -> None:
     )
 
 
+def operands(
+    given: Sequence[Any], turned: Sequence[Any], name: str, *, pair: bool = False
+) -> tuple[Region, Region, Region]:
+    """A, B and C of a product as matrices whose shapes and dtypes agree.
+
+    `turned` says whether A and B are transposed, and `pair` is as in `check_product`.
+    """
+    a, b, c = (matrix(x, letter, name) for x, letter in zip(given, "ABC", strict=True))
+    ta, tb = (bool(t) for t in turned)
+    check_product(a, b, c, ta, tb, name, pair=pair)
+    return a, b, c
+
+
+def narrow(x: Region, name: str) -> None:
+    """Refuse an operand of a block-scaled product with other elements than floats of 8 bits or
+    fewer.
+    """
+    if x.dtype.kind != "float" or x.dtype.bits > 8:
+        raise _bad(
+            "dtype", f"{name} of {x.dtype}", expected="floats of 8 bits or fewer", got=str(x.dtype)
+        )
+
+
 def check_product(
     a: Region, b: Region, c: Region, ta: bool, tb: bool, name: str = "T.gemm", *, pair: bool = False
 ) -> None:
