@@ -150,10 +150,11 @@ def _outputs(func: PrimFunc, out_idx: int | Sequence[int] | None) -> list[int]:
     if out_idx is None:
         return outputs
     used, written = touched(fn)
-    by_address = {n.buffer.name for s in fn.body for n in s.walk() if isinstance(n, AddressOf)}
-    for name in (fn.params[k].name for k in outputs):
-        if name not in used or name in written | by_address:
-            continue
+    only_read = [name for name in (fn.params[k].name for k in outputs) if name in used - written]
+    if only_read:
+        pointed = {n.buffer.name for s in fn.body for n in s.walk() if isinstance(n, AddressOf)}
+        only_read = [name for name in only_read if name not in pointed]
+    for name in only_read:
         reads = (s for s, _ in statements(fn.body) if name in _operands(s))
         raise error(
             "argument",
