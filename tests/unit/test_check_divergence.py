@@ -103,6 +103,46 @@ def test_a_range_of_whole_warps_carries_it_out_once(which):
     np.testing.assert_array_equal(b, np.repeat(times, 64).reshape(2, 64))
 
 
+def voted(vote):
+    """Rows are doubled where a vote of their threads says so."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((3, 96), "float32"), B: T.Tensor((3, 96), "float32")):
+        with T.Kernel(1, threads=96):
+            tx = T.get_thread_binding()
+            s, f = T.alloc_shared((96,), "float32"), T.alloc_fragment((96,), "float32")
+            again = T.alloc_var("int32")
+            for k in T.serial(3):
+                T.copy(A[k, :], s)
+                again = vote(s[tx] < 0)
+                while again != 0:
+                    T.copy(s, f)
+                    for i in T.Parallel(96):
+                        f[i] = T.abs(f[i]) * 2
+                    T.copy(f, s)
+                    again = vote(s[tx] < 0)
+                T.copy(s, B[k, :])
+
+    return kernel
+
+
+@pytest.mark.parametrize("target", ["emulate", "cpu", "simulate:sm_80", "simulate:sm_90a"])
+def test_what_all_threads_have_voted_for_is_the_same_for_all(target):
+    a = np.arange(1, 289, dtype=np.float32).reshape(3, 96)
+    want = a.copy()
+    a[1, 77], want[1] = -78 - 96, want[1] * 2
+    want[1, 77] = 2 * (78 + 96)
+    b = np.zeros_like(a)
+    tilelang.compile(voted(T.syncthreads_or), target=target)(a, b)
+    np.testing.assert_array_equal(b, want)
+
+
+def test_a_vote_of_warps_is_refused_and_that_of_the_block_named():
+    found = findings(voted(T.any_sync))
+    assert {d.kind for d in found} == {"divergence"}
+    assert all("vote with T.syncthreads_or by the whole block" in (d.help or "") for d in found)
+
+
 @pytest.mark.parametrize(
     ("threads", "low", "legal"), [(100, 96, True), (100, 64, True), (96, 50, False)]
 )

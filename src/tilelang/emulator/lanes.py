@@ -202,12 +202,16 @@ class Lanes:
                     self._mark(stmt.buffer)
             case Store() | StoreVector() | TileOp():
                 self._write(stmt, apart)
-            case RngNext() | Collective():
-                self.names.add(stmt.result.name)
-            case ClcQuery() if self.varies(stmt.response):
+            case RngNext() | Collective() | ClcQuery() if self._differs(stmt):
                 self.names.add(stmt.result.name)
             case _:
                 pass
+
+    def _differs(self, stmt: RngNext | Collective | ClcQuery) -> bool:
+        """Whether threads get different results."""
+        if isinstance(stmt, ClcQuery):
+            return self.varies(stmt.response)
+        return not isinstance(stmt, Collective) or stmt.differs
 
     def _write(self, stmt: Stmt, apart: bool) -> None:
         if isinstance(stmt, Atomic) and stmt.previous is not None and isinstance(stmt.value, Expr):

@@ -18,7 +18,7 @@ from tilelang.emulator.agents import Agent
 from tilelang.emulator.barriers import Wait
 from tilelang.emulator.storage import Array
 from tilelang.emulator.unit import Unit
-from tilelang.emulator.values import Val
+from tilelang.emulator.values import UNIFORM, Val
 from tilelang.errors import Loc, error
 from tilelang.ir.special import COLLECTIVES, Collective, Group
 from tilelang.ir.sync import WARP
@@ -56,7 +56,8 @@ def collective(u: Unit, stmt: Collective) -> None:
         fn = u.constant("of_warp", of_warp, "of_warp")
         first = ", agent.first" if u.agents else ""
         code = f"{fn}({stmt.fn!r}, {given}{first})"
-    v = scalars.from_numpy(code, stmt.result.dtype, Val("", stmt.result.dtype, u.domain.all))
+    axes = u.domain.all if stmt.differs else UNIFORM
+    v = scalars.from_numpy(code, stmt.result.dtype, Val("", stmt.result.dtype, axes))
     u.w.line(f"{u.w.name(stmt.result.name)} = {v.code}")
     u.define(stmt.result, v)
 
@@ -244,22 +245,22 @@ def alone(
     mask: Bools | None,
     shape: tuple[int, ...],
     loc: Loc | None,
-) -> Array:
+) -> int:
     """A counting barrier of a block that runs in lockstep."""
     threads = int(np.prod(shape))
     if mask is not None:
         machine.sync(mask, shape, loc, None)
         threads = int(np.broadcast_to(mask, shape).sum())
-    return np.full(shape, _result(fn, _held(holds, mask, shape), threads), np.int32)
+    return _result(fn, _held(holds, mask, shape), threads)
 
 
 def of_block(
     agent: Agent, team: tuple[int, ...], fn: str, holds: Any, *lanes: Any
-) -> Generator[Wait, None, Array]:
+) -> Generator[Wait, None, int]:
     """A counting barrier of a block whose threads run in several agents; `lanes` are the mask of
     active threads, their shape, and the place in the program.
     """
     shape: tuple[int, ...]
     mask, shape, loc = lanes
     total = yield from agent.count_threads(team, _held(holds, mask, shape), mask, loc)
-    return np.full(shape, _result(fn, *total), np.int32)
+    return _result(fn, *total)

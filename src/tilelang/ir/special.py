@@ -72,6 +72,11 @@ class Collective(Stmt):
     result: Var = binds()
     params: tuple[int, ...] = attr(default=())
 
+    @property
+    def differs(self) -> bool:
+        """Whether threads of a block may get different results."""
+        return COLLECTIVES[self.fn].group is not Group.BLOCK
+
 
 class ReducerInit(Stmt):
     """Opens an accumulation into a reducer, from the identity of its operation.

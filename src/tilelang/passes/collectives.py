@@ -70,13 +70,14 @@ class _Job:
         return self.names.buffer(hint, dtype, (self.count,), "shared.dyn")
 
     def around(self, middle: Block) -> Block:
-        """Every thread's values are stored before, and its result loaded after."""
+        """Every thread's values are stored before, and its result, or that of all, loaded after."""
         allocs = (Alloc(b, loc=self.loc) for b in (*self.given, self.out))
         stores = (
             Store(b, (self.index,), a, loc=self.loc)
             for b, a in zip(self.given, self.stmt.args, strict=True)
         )
-        result = Let(self.stmt.result, Load(self.out, (self.index,)), loc=self.loc)
+        at = self.index if self.stmt.differs else const(0)
+        result = Let(self.stmt.result, Load(self.out, (at,)), loc=self.loc)
         return (*allocs, *stores, *middle, result)
 
     def each(self, value: Callable[[Var], Expr]) -> Block:

@@ -252,7 +252,8 @@ class ThreadCode:
             return (stmt,)
         parts = expand_collective(stmt, self.thread_index(), self.count, self.names)
         self.allocs += [s for s in parts if isinstance(s, Alloc)]
-        self.varying.names.add(stmt.result.name)
+        if stmt.differs:
+            self.varying.names.add(stmt.result.name)
         return tuple(s for s in parts if not isinstance(s, Alloc))
 
     def closed(self, run: _Region) -> _Region:

@@ -125,7 +125,8 @@ class Varying:
                 if stmt.init is not None and self.node(stmt.init):
                     self._mark(stmt.buffer)
             case RngNext() | Collective():
-                self._name(stmt.result, not parallel)
+                alike = isinstance(stmt, Collective) and not stmt.differs
+                self._name(stmt.result, not parallel and not alike)
             case TestElements(src=read) | ClcQuery(response=read):
                 self._name(stmt.result, self.node(read))
             case _:

@@ -42,6 +42,7 @@ from tilelang.ir.tile import (
     Pipelined,
     Reduce,
     Scan,
+    Store,
     SyncThreads,
     Transpose,
     While,
@@ -67,6 +68,10 @@ _TOGETHER = (
 )
 
 _PER_THREAD = frozenset({Memory.LOCAL, Memory.VAR})
+
+
+_VOTES = {"any_sync": "syncthreads_or", "all_sync": "syncthreads_and"}
+"""Votes of a warp, and those of a block."""
 
 
 def all_threads_take_part(program: Program) -> Iterator[Diagnostic]:
@@ -206,8 +211,10 @@ class _Team:
         stmt = site.stmt
         if isinstance(stmt, Let) and self.differs(stmt.value):
             self.names.add(stmt.var)
-        elif isinstance(stmt, (Collective, RngNext)) or (
-            isinstance(stmt, ClcQuery) and any(map(self.differs, stmt.response.mins))
+        elif (
+            isinstance(stmt, RngNext)
+            or (isinstance(stmt, Collective) and stmt.differs)
+            or (isinstance(stmt, ClcQuery) and any(map(self.differs, stmt.response.mins)))
         ):
             self.names.add(stmt.result)
         elif isinstance(stmt, Atomic) and stmt.previous is not None:
@@ -248,6 +255,23 @@ def _finding(block: _Block, site: Site, cause: Expr) -> Diagnostic:
         expected="a condition that is the same for all threads, or a range of whole warps in terms"
         " of the thread index",
         got=f"`{print_expr(cause)}`" + (f", which depends on {threads}" if threads else ""),
+        instead=_block_vote(block, expand(cause, site.place.lets)),
+    )
+
+
+def _block_vote(block: _Block, cause: Expr) -> str:
+    """What to write instead of a condition by a vote of each warp; empty for other conditions."""
+    kept = {n.buffer.name for n in cause.walk() if isinstance(n, Load)}
+    stores = [s.stmt for s in block.sites if isinstance(s.stmt, Store)]
+    values = [cause, *(s.value for s in stores if s.buffer.name in kept)]
+    names = {n for e in values for n in e.walk() if isinstance(n, Var)}
+    votes = (s.stmt for s in block.sites if isinstance(s.stmt, Collective))
+    found = next((v for v in votes if v.fn in _VOTES and v.result in names), None)
+    if found is None:
+        return ""
+    return (
+        f"T.{found.fn} may differ from warp to warp, and which elements a warp has is not said:"
+        f" vote with T.{_VOTES[found.fn]} by the whole block, or do it in any case"
     )
 
 
@@ -274,7 +298,9 @@ def _inside_parallel(site: Site) -> Diagnostic:
     )
 
 
-def _refused(block: _Block, site: Site, cause: Expr, *, expected: str, got: str) -> Diagnostic:
+def _refused(
+    block: _Block, site: Site, cause: Expr, *, expected: str, got: str, instead: str = ""
+) -> Diagnostic:
     stmt = site.stmt
     at = _place_of(block, site, cause)
     return Diagnostic(
@@ -284,7 +310,8 @@ def _refused(block: _Block, site: Site, cause: Expr, *, expected: str, got: str)
         label="all threads of the block, or of a range of whole warps, carry it out together",
         expected=expected,
         got=got,
-        help=f"move it out of the condition, or use one such as `{_first_thread(block)} < 64`, or"
+        help=instead
+        or f"move it out of the condition, or use one such as `{_first_thread(block)} < 64`, or"
         " T.ws for whole warp groups",
         related=((at, "the condition is here"),) if at is not None and at != stmt.loc else (),
     )
