@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+import adapter_functions
 import tilelang
 from adapter_programs import AUTO, gemm_split_k, programs
 from tilelang.simulator.machine import Schedule
 
 PROGRAMS = programs()
+FUNCTIONS = adapter_functions.programs()
 SEEDS = 3
 MANY = 20
 
@@ -45,7 +47,7 @@ def on_queues(kernel, program, seeds):
         close(program, results if len(results) > 1 else results[0], args)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+@pytest.mark.parametrize("program", [*PROGRAMS, *FUNCTIONS], ids=lambda p: p.name)
 def test_in_order(program, compiled):
     args = program.arguments()
     close(program, compiled(program)(*args), args)

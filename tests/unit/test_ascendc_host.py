@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from ascend_verify import launches
 
+import adapter_functions
 import tilelang
 import tilelang.language as T
 from adapter_programs import AUTO
@@ -195,3 +196,18 @@ def test_functions_of_the_vector_units_give_the_simulators_numbers(dtype, tmp_pa
     assert np.array_equal(floats[17], np.maximum(a, b))
     assert np.array_equal(floats[23], b[::-1])
     assert np.array_equal(whole[1], (np.arange(N) + 3) ^ 5)
+
+
+# One of each family; `make ascend-verify` runs them all.
+FAMILIES = ("numbers_float32", "sorts_float32", "places_float16", "turned_int8_32x64", "one_by_one")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_functions_that_are_made_of_several_give_the_simulators_numbers(name, tmp_path):
+    (program,) = (p for p in adapter_functions.programs() if p.name == name)
+    kernel = tilelang.compile(program.kernel, target="simulate:ascend910b", **program.settings)
+    with launches.checked(tmp_path) as found:
+        kernel(*program.arguments())
+    (launch,) = found
+    assert launch.fault == ""
+    assert launch.fine, launch.apart

@@ -120,7 +120,7 @@ class AscendC(Statements):
         """Tensors of UB that the scalar unit has written, with nothing behind it so far."""
         self.core: Core | None = None
         self.scratch_bytes = 0
-        self.scratch_at = 0
+        self.scratch_at = _end_of_buffers(kernel)
         self.written = {
             s.array.name
             for n in kernel.walk()
@@ -205,12 +205,6 @@ class AscendC(Statements):
         """A tensor of `size` bytes in UB, behind all buffers, for one call."""
         if self.core is not Core.VECTOR:
             raise unprintable(stmt, "operations that need UB, on a cube core,")
-        ends = [
-            (n.offset or 0) + (int_value(n.array.size) or 0) * n.array.type.bytes
-            for n in self.kernel.walk()
-            if isinstance(n, Declare) and n.array.space is Space.UB and n.array.size is not None
-        ]
-        self.scratch_at = -(-max(ends, default=0) // BLOCK) * BLOCK
         if self.scratch_at + size > self.room:
             raise unprintable(stmt, f"operations that need {size} bytes of UB that are not left")
         self.scratch_bytes = max(self.scratch_bytes, size)
@@ -312,6 +306,16 @@ class AscendC(Statements):
 _OF_HALF = frozenset({"exp", "log", "sqrt", "rsqrt"})
 _ONE = frozenset({*_OF_HALF, "floor", "ceil", "trunc", "round", "sigmoid", "sin", "cos", "pow"})
 """The functions of numbers that the vector units carry out (`one_...` of the helpers)."""
+
+
+def _end_of_buffers(kernel: Kernel) -> int:
+    """The first block of UB behind all buffers, in bytes."""
+    ends = [
+        (n.offset or 0) + (int_value(n.array.size) or 0) * n.array.type.bytes
+        for n in kernel.walk()
+        if isinstance(n, Declare) and n.array.space is Space.UB and n.array.size is not None
+    ]
+    return -(-max(ends, default=0) // BLOCK) * BLOCK
 
 
 def _is_stored(node: Node) -> TypeGuard[Write]:
