@@ -99,3 +99,27 @@ def test_arguments_that_a_macro_has_not_are_refused():
                 A[0] = one(1, 2)
 
     refused(call, "one", "argument")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_loops_and_branches_without_statements(target):
+    wanted = False
+
+    @T.prim_func
+    def main(A: T.Tensor((16,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(4, 4):
+                if wanted:
+                    A[i * 4 + j] = 2
+            for _ in T.serial(3):
+                pass
+            for _ in T.Pipelined(3, num_stages=2):
+                pass
+            if A[0] > 5:
+                pass
+            for i in T.Parallel(16):
+                A[i] = A[i] + i
+
+    a = np.ones(16, np.int32)
+    run(main, a, target=target)
+    assert a.tolist() == list(range(1, 17))

@@ -319,6 +319,8 @@ def test_a_wrong_index_is_refused(bad):  # 3022
         ("A[0] = T.max(A[0])", ("max",)),
         ("A[0] = T.reinterpret(A[0], 'int64')", ("64",)),
         ("T.Shuffle([A[0]], 5)", ("T.Shuffle",)),
+        ("T.atomic_addx2(A[7], A[0])", ("out of bounds", "8")),
+        ("T.atomic_addx4(A[0], A[5])", ("out of bounds", "8")),
         ("for i in T.Persistent(2.5, 1, 0): pass", ("T.Persistent",)),
         ("T.alloc_barrier(None)", ("None",)),
         ("T.annotate_restrict_buffers([1])", ("T.annotate_restrict_buffers",)),

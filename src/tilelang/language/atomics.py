@@ -7,9 +7,20 @@ from typing import Any
 from tilelang.dtypes import DType
 from tilelang.errors import TileNotImplementedError, error
 from tilelang.ir import build, tile
-from tilelang.ir.expr import INT32, AddressOf, Expr, Lane, Load, Pack, Region, const, int_value
+from tilelang.ir.expr import (
+    INT32,
+    AddressOf,
+    Buffer,
+    Expr,
+    Lane,
+    Load,
+    Pack,
+    Region,
+    const,
+    int_value,
+)
 from tilelang.language.arguments import Place, element, hints, place
-from tilelang.language.buffers import BufferRef, RegionRef, VarRef, here
+from tilelang.language.buffers import BufferRef, RegionRef, VarRef, here, item
 from tilelang.language.tileops import matched, region_of
 from tilelang.language.values import Value, as_expr, describe, is_scalar
 
@@ -171,8 +182,12 @@ def _lanes(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Va
     return Value(Pack(tuple(olds), stored.with_lanes(count))) if olds else None
 
 
-def _moved(indices: tuple[Expr, ...], n: int) -> tuple[Expr, ...]:
-    return indices if n == 0 else (*indices[:-1], (Value(indices[-1]) + n).expr)
+def _moved(buffer: Buffer, indices: tuple[Expr, ...], n: int) -> tuple[Expr, ...]:
+    """The place `n` elements further along the last axis; an error where it is surely outside."""
+    if n == 0:
+        return indices
+    further = item(BufferRef(buffer), (*map(Value, indices[:-1]), Value(indices[-1]) + n))
+    return further.expr.indices
 
 
 def _places(name: str, dst: Any, count: int) -> list[Place]:
@@ -182,7 +197,7 @@ def _places(name: str, dst: Any, count: int) -> list[Place]:
         if len(loads) == count:
             return [(e.buffer, e.indices) for e in loads]
     buffer, indices = place(dst, f"the destination of {name}")
-    return [(buffer, _moved(indices, n)) for n in range(count)]
+    return [(buffer, _moved(buffer, indices, n)) for n in range(count)]
 
 
 def _amounts(name: str, value: Any, count: int) -> list[Expr]:
@@ -191,7 +206,7 @@ def _amounts(name: str, value: Any, count: int) -> list[Expr]:
         vector = build.current(name).stable(value.expr, "vector")
         return [Lane(vector, n) for n in range(count)]
     buffer, indices = place(value, f"the value of {name}")
-    return [Load(buffer, _moved(indices, n), loc=here()) for n in range(count)]
+    return [Load(buffer, _moved(buffer, indices, n), loc=here()) for n in range(count)]
 
 
 def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Value | None:

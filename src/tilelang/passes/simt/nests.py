@@ -238,6 +238,8 @@ class Nests:
 
     def lower(self, stmt: Parallel) -> Block:
         """A nest as what one thread does."""
+        if not stmt.body:
+            return ()
         stmt, apart = self.own_variables(stmt)
         if not apart:
             self.t.note("declined", "iterations share a variable: one thread runs them", stmt.loc)
