@@ -197,56 +197,41 @@ __aicore__ inline void {call.lower()}_part(
         )
     },
     # Bits of the mask choose between two tensors; the bits themselves are read by the scalar unit.
-    "choose": """\
+    **{
+        name: f"""\
 template <typename T>
-__aicore__ inline void choose(
+__aicore__ inline void {name}(
     const LocalTensor<T>& dst, const LocalTensor<uint8_t>& mask, const LocalTensor<T>& a,
-    const LocalTensor<T>& b, int32_t count, bool repeated) {
+    {parameter}, int32_t count, bool repeated) {{
   constexpr int32_t wide = 256 / sizeof(T), bytes = wide / 8;
   PipeBarrier<PIPE_ALL>();
-  for (int32_t at = 0; at < count; at += wide) {
-    uint64_t chosen[2] = {0, 0}, others[2] = {0, 0};
-    for (int32_t k = 0; k < bytes && at + 8 * k < count; ++k) {
+  for (int32_t at = 0; at < count; at += wide) {{
+    uint64_t chosen[2] = {{0, 0}}, others[2] = {{0, 0}};
+    for (int32_t k = 0; k < bytes && at + 8 * k < count; ++k) {{
       int32_t left = count - at - 8 * k;
       uint64_t there = left < 8 ? (1 << left) - 1 : 255;
       uint64_t bits = mask.GetValue((repeated ? 0 : at / 8) + k);
       chosen[k / 8] |= (bits & there) << (k % 8 * 8);
       others[k / 8] |= (~bits & there) << (k % 8 * 8);
-    }
-    if (chosen[0] || chosen[1]) {
+    }}
+    if (chosen[0] || chosen[1]) {{
       Copy(dst[at], a[at], chosen, 1, CopyRepeatParams(1, 1, 8, 8));
-    }
-    if (others[0] || others[1]) {
-      Copy(dst[at], b[at], others, 1, CopyRepeatParams(1, 1, 8, 8));
-    }
-  }
-}
-""",
-    "choose_scalar": """\
-template <typename T>
-__aicore__ inline void choose_scalar(
-    const LocalTensor<T>& dst, const LocalTensor<uint8_t>& mask, const LocalTensor<T>& a, T b,
-    int32_t count, bool repeated) {
-  constexpr int32_t wide = 256 / sizeof(T), bytes = wide / 8;
-  PipeBarrier<PIPE_ALL>();
-  for (int32_t at = 0; at < count; at += wide) {
-    uint64_t chosen[2] = {0, 0}, others[2] = {0, 0};
-    for (int32_t k = 0; k < bytes && at + 8 * k < count; ++k) {
-      int32_t left = count - at - 8 * k;
-      uint64_t there = left < 8 ? (1 << left) - 1 : 255;
-      uint64_t bits = mask.GetValue((repeated ? 0 : at / 8) + k);
-      chosen[k / 8] |= (bits & there) << (k % 8 * 8);
-      others[k / 8] |= (~bits & there) << (k % 8 * 8);
-    }
-    if (chosen[0] || chosen[1]) {
-      Copy(dst[at], a[at], chosen, 1, CopyRepeatParams(1, 1, 8, 8));
-    }
-    if (others[0] || others[1]) {
-      Duplicate(dst[at], b, others, 1, 1, 8);
-    }
-  }
-}
-""",
+    }}
+    if (others[0] || others[1]) {{
+      {other}
+    }}
+  }}
+}}
+"""
+        for name, parameter, other in (
+            (
+                "choose",
+                "const LocalTensor<T>& b",
+                "Copy(dst[at], b[at], others, 1, CopyRepeatParams(1, 1, 8, 8));",
+            ),
+            ("choose_scalar", "T b", "Duplicate(dst[at], b, others, 1, 1, 8);"),
+        )
+    },
     **{
         f"reduce_rows_{op}": f"""\
 template <typename T>
