@@ -7,8 +7,8 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.language.mma_emitter import TensorCoreIntrinEmitter, get_swizzle_layout
 from tilelang.errors import TileError
+from tilelang.language.mma_emitter import TensorCoreIntrinEmitter, get_swizzle_layout
 from tilelang.targets.cuda.nvrtc import include_folder, is_installed
 from tilelang.targets.cuda.rows.fragments import fragment_a, fragment_b, fragment_d
 
