@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 from tilelang.errors import TileError, error
 from tilelang.ir.ascend import (
@@ -65,17 +66,18 @@ class Agent:
     core_name: str
     pipe_name: str
 
-    @property
+    @cached_property
     def core(self) -> Core:
         """The kind of core."""
         return Core(self.core_name)
 
-    @property
+    @cached_property
     def pipe(self) -> Pipe:
         """The pipe."""
         return Pipe(self.pipe_name)
 
 
+@cache
 def agent(core: Core, pipe: Pipe) -> Agent:
     """The queue of a pipe of a core."""
     return Agent(core.value, pipe.value)
@@ -120,12 +122,12 @@ class Access:
     region: Region | None = None
     settled: bool = False
 
-    @property
+    @cached_property
     def writes(self) -> bool:
         """Whether it changes what is there."""
         return bool(self.effect & Effect.WRITE)
 
-    @property
+    @cached_property
     def reads(self) -> bool:
         """Whether it depends on what is there."""
         return bool(self.effect & Effect.READ)

@@ -15,7 +15,7 @@ branch, so that its events are free. Where the events of two pipes do not suffic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tilelang.ir.ascend import (
@@ -45,7 +45,16 @@ from tilelang.ir.walk import bodies
 from tilelang.isa.target import Target
 from tilelang.passes.ascend.effects import PRODUCTS, Access, Effects, conflict, spans_meet
 from tilelang.passes.ascend.flags import CrossFlags, Events, OutOfFlags
-from tilelang.passes.ascend.order import FROM_L1, GEMM_V0, Given, Need, Plan, plan, together
+from tilelang.passes.ascend.order import (
+    FROM_L1,
+    GEMM_V0,
+    Given,
+    Need,
+    Plan,
+    Touched,
+    plan,
+    together,
+)
 from tilelang.passes.ascend.schedule_costs import rounds
 from tilelang.passes.ascend.settings import Automatic, is_automatic, orders_products
 from tilelang.passes.build import map_bodies, map_launches
@@ -143,12 +152,15 @@ class Ordering:
         """The waits of a block, and the meetings of pipes around loops and branches without which
         there would be more.
         """
-        found = plan(touched, around, self._matters, repeats=repeats)
+        inside = Touched(touched, self._matters, self._place)
+        found = plan(inside, around, repeats=repeats)
         for at, stmt in enumerate(body):
             for side in ("before", "after") if _is_compound(stmt) else ():
                 less = [*around[:at], replace(around[at], **{side: ()}), *around[at + 1 :]]
-                again = plan(touched, less, self._matters, repeats=repeats)
-                if less != around and again.needs == found.needs:
+                if less == around:
+                    continue
+                again = plan(inside, less, repeats=repeats)
+                if again.needs == found.needs:
                     around, found = less, again
         return around, found
 
@@ -198,14 +210,19 @@ class Ordering:
         several = [c for c in Core if len([q for q in queues if q.core is c]) > 1]
         return Given(several, several)
 
+    def _place(self, a: Access) -> Hashable:
+        """Where an access is: nothing else touches a buffer without an address of its own."""
+        return a.memory if a.root.name in self.addresses else a.root.name
+
     def _matters(self, p: Access, q: Access) -> bool:
         """Whether the order of two accesses is asked for, and they touch one byte."""
-        asked = self.within if p.by.core is q.by.core else self.across
+        alike = p.by.core_name == q.by.core_name
+        asked = self.within if alike else self.across
         if not asked and p.root.name not in self.made and q.root.name not in self.made:
             return False
         if p.memory is not q.memory or not (p.writes or q.writes):
             return False
-        if p.settled and p.by.core is q.by.core:
+        if p.settled and alike:
             return False
         if p.root.name == q.root.name:
             return conflict(p, q)

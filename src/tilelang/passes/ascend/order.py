@@ -7,15 +7,16 @@ statements; an agent that waits for another knows what that one knew when it rai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilelang.ir.ascend import PIPES_OF, Core, Pipe
 from tilelang.passes.ascend.effects import Access, Agent, agent
 
-Matters = Callable[[Access, Access], bool]
 Waits = Sequence[tuple[Agent, Agent]]
 """Pairs of a doer and of who waits for all that it has been given so far."""
+
+_Places = dict[Hashable, list[Access]]
 
 
 @dataclass(frozen=True)
@@ -158,39 +159,68 @@ def _is_one(group: list[Need], need: Need) -> bool:
 
 
 class Touched:
-    """The accesses inside each statement of a block, also by agent."""
+    """The accesses inside each statement of a block, also by agent.
 
-    def __init__(self, accesses: Sequence[Sequence[Access]]) -> None:
-        self.of = accesses
-        self.by: list[dict[Agent, list[Access]]] = []
-        for each in accesses:
-            parts: dict[Agent, list[Access]] = {}
+    `matters` says whether the order of two accesses does; it never does for two of which `place`
+    gives different things.
+    """
+
+    def __init__(
+        self,
+        accesses: Sequence[Sequence[Access]],
+        matters: Callable[[Access, Access], bool],
+        place: Callable[[Access], Hashable],
+    ) -> None:
+        self.count = len(accesses)
+        self.matters = matters
+        self.by: list[dict[Agent, _Places]] = []
+        self._at: dict[Agent, dict[Hashable, list[int]]] = {}
+        self._met: dict[tuple[int, Agent, int, Agent], bool] = {}
+        for at, each in enumerate(accesses):
+            parts: dict[Agent, _Places] = {}
             for a in each:
-                parts.setdefault(a.by, []).append(a)
+                parts.setdefault(a.by, {}).setdefault(place(a), []).append(a)
             self.by.append(parts)
-        self.agents = sorted({a.by for each in accesses for a in each})
+            for who, places in parts.items():
+                for where in places:
+                    self._at.setdefault(who, {}).setdefault(where, []).append(at)
+        self.agents = sorted(self._at)
 
-    def __len__(self) -> int:
-        return len(self.of)
+    def latest(self, at: int, waiter: Agent, doer: Agent, window: range) -> int | None:
+        """The last statement of a window in which one agent does what another has to wait for with
+        statement `at`.
+        """
+        mine, theirs = self.by[at][waiter], self._at[doer]
+        found = {k for where in mine for k in theirs.get(where, ()) if k in window}
+        return next(
+            (k for k in sorted(found, reverse=True) if self._meet(at, waiter, k, doer)), None
+        )
+
+    def _meet(self, at: int, waiter: Agent, after: int, doer: Agent) -> bool:
+        """Whether what two agents do in two statements has an order; it is asked often."""
+        key = (at, waiter, after, doer)
+        found = self._met.get(key)
+        if found is None:
+            theirs, matters = self.by[after][doer], self.matters
+            found = self._met[key] = any(
+                matters(p, q)
+                for where, mine in self.by[at][waiter].items()
+                for p in theirs.get(where, ())
+                for q in mine
+            )
+        return found
 
 
-def plan(
-    accesses: Sequence[Sequence[Access]],
-    given: Sequence[Given],
-    matters: Matters,
-    *,
-    repeats: bool,
-) -> Plan:
+def plan(touched: Touched, given: Sequence[Given], *, repeats: bool) -> Plan:
     """The waits of a block whose statements have these accesses and bring this order. With
     `repeats` the block is the body of a loop.
     """
-    touched = Touched(accesses)
-    known = Known(len(touched))
+    known = Known(touched.count)
     forward: list[Need] = []
-    for at in range(len(touched)):
+    for at in range(touched.count):
         _met(known, given[at].before, at, 0)
         known.wait(given[at].first, at)
-        for need in _wanted(at, touched, at, matters, known, carried=False):
+        for need in _wanted(at, touched, at, known, carried=False):
             if not known.has(need, 0):
                 forward.append(need)
                 known.learn(need, 0)
@@ -199,7 +229,7 @@ def plan(
         _met(known, given[at].after, at + 1, 0)
     carried: list[Need] = []
     if repeats:
-        carried = _carried(touched, given, matters, known, forward)
+        carried = _carried(touched, given, known, forward)
     return Plan((*forward, *carried), known)
 
 
@@ -213,19 +243,18 @@ def _met(known: Known, cores: Iterable[Core], done: int, turn: int) -> None:
 def _carried(
     touched: Touched,
     given: Sequence[Given],
-    matters: Matters,
     known: Known,
     forward: list[Need],
 ) -> list[Need]:
     """The waits for the round before, those included that keep a flag from being raised twice."""
-    count = len(touched)
+    count = touched.count
     carried: list[Need] = []
     for at in range(count):
         _met(known, given[at].before, at, 1)
         known.wait(given[at].first, count + at)
         for need in (n for n in forward if n.at == at):
             known.learn(need, 1)
-        wanted = _wanted(at, touched, count, matters, known, carried=True)
+        wanted = _wanted(at, touched, count, known, carried=True)
         for need in (*wanted, *_returns(forward, at)):
             if not known.has(need, 0):
                 carried.append(need)
@@ -243,19 +272,17 @@ def _returns(forward: Iterable[Need], at: int) -> list[Need]:
     return [Need(n.waiter, n.doer, n.at, at, carried=True) for n in forward if n.after == at]
 
 
-def _wanted(
-    at: int, touched: Touched, end: int, matters: Matters, known: Known, *, carried: bool
-) -> list[Need]:
+def _wanted(at: int, touched: Touched, end: int, known: Known, *, carried: bool) -> list[Need]:
     """For each agent the latest statement before `end` that statement `at` depends on and that is
     not known to be done, latest first.
     """
     needs: list[Need] = []
-    for waiter, mine in touched.by[at].items():
+    for waiter in touched.by[at]:
         for doer in touched.agents:
-            least = known.now.get((waiter, doer), 0)
-            for after in range(end - 1, least - 1, -1) if doer != waiter else ():
-                theirs = touched.by[after].get(doer, ())
-                if any(matters(p, q) for p in theirs for q in mine):
-                    needs.append(Need(doer, waiter, after, at, carried))
-                    break
+            if doer == waiter:
+                continue
+            window = range(known.now.get((waiter, doer), 0), end)
+            after = touched.latest(at, waiter, doer, window)
+            if after is not None:
+                needs.append(Need(doer, waiter, after, at, carried))
     return sorted(needs, key=lambda n: (-n.after, n.doer, n.waiter))
