@@ -65,8 +65,8 @@ class Chunked:
         return "\n".join([*lines, ""])
 
 
-# pi in parts of 8 bits, whose products with halves of whole numbers up to 2^16 are exact, and what is
-# left; the series of the sine.
+# pi in parts of 8 bits, whose products with halves of whole numbers up to 2^16 are exact, and what
+# is left; the series of the sine.
 _PI = ("3.140625f", "9.65118408203125e-4f", "2.5331974029541016e-6f", "1.984187258941006e-9f")
 _SERIES = ("-1.0f / 39916800", "1.0f / 362880", "-1.0f / 5040", "1.0f / 120", "-1.0f / 6")
 
