@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilelang.dtypes.encode import MODES, Array, Exact, encode, exact_float64, exact_int
-from tilelang.dtypes.halves import narrowed, widened
+from tilelang.dtypes.halves import widened
 from tilelang.dtypes.storage import check_storage, from_bits, to_bits
 from tilelang.dtypes.types import DType
 
@@ -207,7 +207,7 @@ def _from_float32(dst: DType, mode: str, saturate: bool) -> Converter:
     if dst.is_narrow_float:
         return _by_odd_table(dst, mode, saturate)
     if dst.name in ("float16", "bfloat16") and mode == "rn":
-        return narrowed if dst.name == "float16" else _as(dst.numpy)
+        return _as(dst.numpy)
     if dst.name == "tfloat32" and mode == "rna":
         return _to_tfloat32
     return _generic(DType("float32"), dst, mode, saturate)
