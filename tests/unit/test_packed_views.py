@@ -108,6 +108,21 @@ def test_a_small_element_as_a_byte_and_back(small, target):
     assert np.array_equal(c.view(np.uint8) & (1 << DType(small).bits) - 1, bits)
 
 
+def test_buffers_of_a_kernel_with_such_a_view_are_seen():
+    @T.prim_func
+    def kernel(A: T.Tensor((3, 8), "uint8"), B: T.Tensor((3, 16), "uint4")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((3, 16), "uint4")
+            T.copy(A, T.view(s, (3, 8), dtype="uint8"))
+            T.copy(s, B)
+
+    a, b = RANDOM.integers(0, 256, (3, 8)).astype(np.uint8), np.zeros((3, 16), "uint4")
+    for after in (None, "s"):
+        found = tilelang.compile(kernel, target="emulate").inspect(a, b, buffer="s", after=after)
+        seen = found["s"].astype(np.uint8).reshape(3, 8, 2)
+        assert np.array_equal(seen[..., 0] | seen[..., 1] << 4, a)
+
+
 def refusal(dtype, wide, use):
     shape = (4, 16)
 

@@ -17,7 +17,7 @@ from tilelang.emulator.check import Checker
 from tilelang.emulator.machine import Machine
 from tilelang.emulator.observe import Observer
 from tilelang.emulator.storage import Array
-from tilelang.emulator.translate import translate_function
+from tilelang.emulator.translate import prepared, translate_function
 from tilelang.errors import Diagnostic, Loc, TileError, error
 from tilelang.ir.expr import Var
 from tilelang.ir.tile import Function
@@ -27,8 +27,8 @@ Argument = Array | int | float | bool | None
 
 @dataclass(frozen=True)
 class Program:
-    """A function as Python. `source` is its text; `locs` has the author's location of each line of
-    it.
+    """A function, as `prepared` gives it, as Python. `source` is its text; `locs` has the author's
+    location of each line of it.
     """
 
     function: Function
@@ -107,7 +107,7 @@ def translate(fn: Function, *, tf32: bool = False, checked: bool = False) -> Pro
     do. With `checked` a run also looks for uninitialised reads, accesses out of bounds, conflicting
     stores and races.
     """
-    return _translated(fn, tf32, checked, None)
+    return _translated(prepared(fn), tf32, checked, None)
 
 
 def _translated(fn: Function, tf32: bool, checked: bool, observer: Observer | None) -> Program:

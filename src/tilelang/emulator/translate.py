@@ -101,14 +101,18 @@ _RESERVED = {
 }
 
 
+def prepared(fn: Function) -> Function:
+    """A function of which each statement has a text of its own."""
+    plain = without_packed_views(fn)
+    return map_launches(plain, lambda body: map_statements(body, async_text.pairs_meet))
+
+
 def translate_function(
     fn: Function, *, tf32: bool = False, observer: Observer | None = None, checked: bool = False
 ) -> tuple[Writer, str]:
-    """The text of `fn`, and the name of the function it defines: of the machine, the buffers, the
-    scalars and sizes.
+    """The text of `fn`, as `prepared` gives it, and the name of the function it defines: of the
+    machine, the buffers, the scalars and sizes.
     """
-    fn = without_packed_views(fn)
-    fn = map_launches(fn, lambda body: map_statements(body, async_text.pairs_meet))
     w = Writer()
     w.define(**_RESERVED)
     u = Unit(

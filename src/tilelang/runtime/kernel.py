@@ -168,7 +168,8 @@ class JITKernel:
         # Outputs hold what memory holds before the first write, as on the emulator.
         bound = Signature(self.ir, self._signature.outputs).bind(args, {})
         program = emulated(self._program, self.ir)
-        return observe(program, self.ir, _by_name(bound), buffer=buffer, after=after, block=block)
+        fn, values = program.function, _by_name(bound)
+        return observe(program, fn, values, buffer=buffer, after=after, block=block)
 
     def get_kernel_source(self, kernel_only: bool = True, *, asm: bool = False) -> str:
         """What runs: LLVM IR, or on the emulator the Python source made from the tile stage; on
