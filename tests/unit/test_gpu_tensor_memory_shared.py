@@ -406,6 +406,39 @@ def test_rounds_allocate_several_buffers_at_once(free, seeds):
     assert columns(program) == columns(program, "dealloc") == [512, 128]
 
 
+def of_two_widths(free):
+    """Each round allocates 64 and 32 columns, which no later round may do one after the other."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((3, 128, 88), "float32"), B: T.Tensor((3, 128, 88), "float32")):
+        with T.Kernel(1, threads=128):
+            f, g = T.alloc_fragment((128, 64), "float32"), T.alloc_fragment((128, 24), "float32")
+            T.deallocate_tmem(T.alloc_tmem((128, 512), "float32"))
+            for k in T.serial(3):
+                narrow = T.alloc_tmem((128, 24), "float32")
+                wide = T.alloc_tmem((128, 64), "float32")
+                T.copy(A[k, 0, 0], f)
+                T.copy(A[k, 0, 64], g)
+                T.copy(f, wide)
+                T.copy(g, narrow)
+                T.copy(wide, f)
+                T.copy(narrow, g)
+                T.copy(f, B[k, 0, 0])
+                T.copy(g, B[k, 0, 64])
+                if free:
+                    T.deallocate_tmem(narrow)
+                    T.deallocate_tmem(wide)
+
+    return kernel
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_what_each_round_allocates_is_of_one_width(free):
+    a = numbers(3, 128, 88)
+    program = run(of_two_widths(free), a, a)
+    assert columns(program) == columns(program, "dealloc") == [512, 128]
+
+
 def after_a_free():
     """A narrow buffer stands before a wide one."""
 

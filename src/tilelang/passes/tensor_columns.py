@@ -149,13 +149,11 @@ def _held(body: Block, order: Order, live: int) -> tuple[int, int]:
         elif isinstance(stmt, Free):
             every = (*order.first, *order.later)
             live -= sum(x.taken for x in every for f in x.freed if f is stmt)
-        after: list[int] = []
+        most = max(most, live)
         for inner in blocks(stmt):
             found, left = _held(inner, order, live)
-            most, after = max(most, found), [*after, left]
-            live = live if isinstance(stmt, If) else left
-        live = max(after, default=live)
-        most = max(most, live)
+            most = max(most, found)
+            live = live if isinstance(stmt, If) else left  # an arm may not be run
     return most, live - mine
 
 
@@ -208,9 +206,8 @@ def _shared(found: Sequence[_Keyed], ends: _Ends, given: Columns) -> list[Alloca
     """
     rooms: list[_Room] = []
     for event, run in sorted(found, key=lambda x: -_asked(x[0], given)):
-        alloc, asked = event.stmt, _asked(event, given)
-        assert isinstance(alloc, Alloc)
-        end = tuple(e.place for e in ends.get(alloc.buffer.name, ()))
+        asked, name = _asked(event, given), event.stmt.buffer.name
+        end = tuple(e.place for e in ends.get(name, ()))
         unit = min(max(BEGINS[0], 1 << max(asked - 1, 0).bit_length()), BEGINS[1])
         for room in rooms:
             at = -(-room.used // unit) * unit
@@ -222,7 +219,28 @@ def _shared(found: Sequence[_Keyed], ends: _Ends, given: Columns) -> list[Alloca
         room.members.append((event, at))
         room.used = at + asked
     stands = {run: e.stmt for e, run in reversed(found) if isinstance(e.stmt, Alloc)}
-    return [_allocation(room, ends, stands[room.run]) for room in rooms]
+    return [_allocation(room, ends, stands[room.run]) for room in _of_rounds(rooms, given)]
+
+
+def _of_rounds(rooms: Sequence[_Room], given: Columns) -> list[_Room]:
+    """A loop allocates in each round again, so it may not allocate several widths: what begins and
+    ends together there is one allocation.
+    """
+    out: list[_Room] = []
+    for run, ends in dict.fromkeys((x.run, x.ends) for x in rooms):
+        found = [x for x in rooms if (x.run, x.ends) == (run, ends)]
+        looped = run and found[0].members[0][0].loop is not None
+        if not looped or len({x.taken for x in found}) == 1:
+            out += found
+            continue
+        one = _Room(run, ends, 0)
+        for x in found:
+            one.members += [(event, one.taken + at) for event, at in x.members]
+            one.used = one.taken + x.used
+            one.taken += x.taken
+        one.taken = given.rounded(one.used)
+        out.append(one)
+    return sorted(out, key=lambda x: -x.taken)
 
 
 def _allocation(room: _Room, ends: _Ends, earliest: Alloc) -> Allocation:
