@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tilelang.dtypes import DType
 from tilelang.ir.expr import Expr, Var
@@ -86,9 +85,7 @@ def same(x: Any) -> Any:
 def pick(cond: Any, t: Any, f: Any) -> Any:
     """`t if cond else f`."""
     if type(cond) is np.ndarray:
-        each: npt.NDArray[np.bool_] = cond
-        made: npt.NDArray[Any] = np.where(each, t, f)
-        return made
+        return np.where(cond, np.asarray(t), np.asarray(f))
     return t if cond else f
 
 
