@@ -369,6 +369,15 @@ template <typename T> void asc_fill_l1(T *dst, uint32_t value, asc_fill_l1_param
       *d = (T)value;
     }
 }
+inline void asc_copy_ub2l1(void *dst, void *src, int bursts, int blocks, int src_gap, int dst_gap) {
+  note("ub2l1", dst, src, bursts, blocks, src_gap, dst_gap);
+  for (int b = 0; b < bursts; ++b) {
+    uint8_t *d = (uint8_t *)dst + (long long)b * (blocks + dst_gap) * 32;
+    uint8_t *s = (uint8_t *)src + (long long)b * (blocks + src_gap) * 32;
+    inside(d, blocks * 32); inside(s, blocks * 32);
+    std::memcpy(d, s, blocks * 32);
+  }
+}
 // Fractals of 16 rows of 32 bytes: `m` of them down, `k` across; those down follow each other.
 template <typename T>
 void load_l0(const char *name, T *dst, T *src, int m0, int k0, int m, int k, int src_rows, int dst_rows, bool turned) {
