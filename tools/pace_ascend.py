@@ -1,8 +1,8 @@
 """How long the in-order model of an Ascend chip takes: processor time per instruction.
 
-What enters: nothing. What leaves: one line for each of four kernels, the least of several calls:
-rows that are gathered one by one, a running sum by the scalar unit, a softmax of tiles, and
-products of tiles.
+What enters: nothing. What leaves: one line for each of five kernels, the least of several calls:
+rows that are gathered one by one, a running sum by the scalar unit, a softmax of tiles, products of
+tiles, and rows that 64 blocks scale, with the blocks at once and one after the other.
 
     python tools/pace_ascend.py
 """
@@ -97,11 +97,30 @@ def products(
         T.copy(c, C)
 
 
-def seconds(kernel: Any, given: list[Any]) -> tuple[float, int]:
-    """The least time of a call, and the instructions of one."""
+@T.prim_func
+def scaled(
+    A: T.Tensor((64, 32, 512), "float32"),
+    S: T.Tensor((64, 32), "float32"),
+    C: T.Tensor((64, 32, 512), "float32"),
+) -> None:
+    """Rows of 64 blocks, each by a scalar of its own."""
+    with T.Kernel(64, is_npu=True) as (bx, vid), T.Scope("V"):
+        u, s = T.alloc_ub((32, 512), "float32"), T.alloc_ub((32, 1), "float32")
+        if vid == 0:
+            T.copy(A[bx, :, :], u)
+            T.copy(S[bx, :], s[:, 0])
+            for k in T.serial(32):
+                T.tile.mul(u[k, :], u[k, :], s[k, 0])
+            T.copy(u, C[bx, :, :])
+
+
+def seconds(kernel: Any, given: list[Any], lanes: int | None) -> tuple[float, int]:
+    """The least time of a call, with so many blocks at once, and the instructions of one."""
     configs = {"tl.ascend_auto_sync": True}
     made: Any = tilelang.compile(kernel, target=TARGET, pass_configs=configs)
     program = made._program.program
+    for text in program.module.kernels:
+        text.lanes = text.lanes if lanes is None else lanes
     names = [p.name for p in kernel.ir.params]
     args = dict(zip(names, given, strict=True))
     program.run(args)
@@ -132,8 +151,11 @@ def main() -> None:
             8,
         ),
     ]
-    for kernel, given, what, count in cases:
-        took, issued = seconds(kernel, given)
+    rows_of_blocks = [floats(64, 32, n, dtype="float32") for n in (512, 1, 512)]
+    rows_of_blocks[1] = rows_of_blocks[1][:, :, 0].copy()
+    blocks = [(scaled, rows_of_blocks, "row", 2048, lanes) for lanes in (0, None)]
+    for kernel, given, what, count, lanes in [*((*c, None) for c in cases), *blocks]:
+        took, issued = seconds(kernel, given, lanes)
         print(f"{kernel.__name__:12} {took / count * 1e6:8.1f} us a {what}, {issued} instructions")
 
 
