@@ -327,6 +327,8 @@ def test_a_wrong_index_is_refused(bad):  # 3022
         ("T.dynamic(3)", ("T.dynamic", "3")),
         ("T.bind(A[0], 'x')", ("unknown dtype", "x")),
         ("T.use_swizzle(A)", ("T.use_swizzle",)),
+        ("T.use_swizzle(0)", ("panel_size", "1 to")),
+        ("T.use_swizzle(2.5)", ("panel_size", "2.5")),
     ],
 )
 def test_wrong_arguments_are_refused_in_words(text, words):  # 3022

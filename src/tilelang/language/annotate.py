@@ -9,6 +9,7 @@ from tilelang.dtypes import DType
 from tilelang.errors import TileValueError, error
 from tilelang.ir import build, tile
 from tilelang.ir.expr import Buffer
+from tilelang.language.arguments import known
 from tilelang.language.buffers import BufferRef, here, plain
 from tilelang.language.loops import leave
 from tilelang.language.values import Value, as_expr, describe, is_scalar
@@ -138,7 +139,7 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
     """Visit the grid in panels of `panel_size` rows ('row') or columns ('column'), so that blocks
     share the L2 cache.
 
-    It changes only which block computes what. ValueError for another order.
+    It changes only which block computes what. ValueError for another order, or no panel size.
     """
     builder = build.current("T.use_swizzle")
     if order not in ("row", "column"):
@@ -150,7 +151,8 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
             got=repr(order),
         )
     if enable:
-        builder.annotate("swizzle", values=(int(panel_size), order))
+        panel = known(panel_size, "the panel_size of T.use_swizzle", 1, 2**31 - 1)
+        builder.annotate("swizzle", values=(panel, order))
 
 
 def assume(cond: Any = None) -> None:

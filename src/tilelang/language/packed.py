@@ -96,14 +96,18 @@ def Shuffle(vectors: Any, indices: Any, span: Any = None) -> Value:
     One index gives a scalar. Raises for indices that are not there or a number of them that makes
     no vector.
     """
-    items = [vectors] if isinstance(vectors, Value) else list(vectors)
-    exprs = [number(v, "a vector of T.Shuffle") for v in items]
+    exprs = [number(v, "a vector of T.Shuffle") for v in _listed(vectors)]
     lanes = [_lane(e, n) for e in exprs for n in range(e.dtype.lanes)]
     if len({e.dtype.base for e in exprs}) != 1:
         got = ", ".join(str(e.dtype) for e in exprs)
         raise refuse("dtype", "the vectors of T.Shuffle", expected="one scalar type", got=got)
-    picked = [lanes[known(i, "an index of T.Shuffle", 0, len(lanes) - 1)] for i in indices]
+    last = len(lanes) - 1
+    picked = [lanes[known(i, "an index of T.Shuffle", 0, last)] for i in _listed(indices)]
     return Value(picked[0]) if len(picked) == 1 else Value(_vector(picked, "T.Shuffle"))
+
+
+def _listed(x: Any) -> list[Any]:
+    return list(x) if type(x) in (list, tuple) else [x]
 
 
 def _vector(lanes: Sequence[Expr], name: str) -> Pack:
