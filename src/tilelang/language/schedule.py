@@ -217,8 +217,10 @@ class PersistentTileScheduler(BaseTileScheduler):
         return (fast, slow) if self._column_major else (slow, fast)
 
     def update_current_idx(self, linear_idx: Any) -> None:
-        """Set the tile from its number."""
-        m, n = self.coord(linear_idx)
+        """Set the tile from its number, which is read once."""
+        found = integer(linear_idx, "the number of a tile")
+        number = build.current("a tile scheduler").let(found, "linear_idx")
+        m, n = self.coord(Value(number))
         self._m_idx[0] = m
         self._n_idx[0] = n
 
