@@ -328,6 +328,12 @@ def test_a_wrong_index_is_refused(bad):  # 3022
         ("T.bind(A[0], 'x')", ("unknown dtype", "x")),
         ("T.use_swizzle(A)", ("T.use_swizzle",)),
         ("T.use_swizzle(0)", ("panel_size", "1 to")),
+        ("T.copy(A, A, coalesced_width=0)", ("coalesced_width", "1 to")),
+        ("for i in T.Parallel(8, coalesced_width=2.5): A[i] = 1", ("coalesced_width", "2.5")),
+        ("for i in T.unroll(4, unroll_factor=0): A[i] = 1", ("unroll_factor", "1 to")),
+        ("T.reduce_sum(A, T.alloc_fragment((1,), 'float32'), batch=0)", ("batch", "1 to")),
+        ("s = T.alloc_shared((8, 8), 'float16'); T.gemm(s, s, s, policy=7)", ("policy", "FullRow")),
+        ("T.ptx_wait_group(-1)", ("T.ptx_wait_group", "0 to")),
         ("T.use_swizzle(2.5)", ("panel_size", "2.5")),
     ],
 )

@@ -70,6 +70,10 @@ def integer(x: Any, what: str, dtype: DType = INT32) -> Expr:
     return as_expr(e, dtype)
 
 
+MOST = 2**31 - 1
+"""The most that a count may be."""
+
+
 def known(x: Any, what: str, low: int, high: int, *, multiple: int = 1) -> int:
     """An integer that is known when the kernel is compiled, from `low` to `high`."""
     e = number(x, what)
@@ -168,6 +172,8 @@ def hints(annotations: Any = None, **values: Any) -> tuple[tuple[str, Any], ...]
         )
     merged: dict[str, Any] = {k: v for k, v in values.items() if v is not None and v is not False}
     merged.update(cast("Mapping[str, Any]", annotations or {}))
+    if "coalesced_width" in merged:
+        known(merged["coalesced_width"], "coalesced_width", 1, MOST)
     return tuple((k, plain_data(merged[k])) for k in sorted(merged))
 
 

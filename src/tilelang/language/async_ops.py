@@ -14,6 +14,7 @@ from tilelang.ir import sync
 from tilelang.ir.expr import Expr, Region, const, int_value
 from tilelang.ir.sync import AsyncUnit
 from tilelang.language.arguments import (
+    MOST,
     barrier,
     eviction,
     hints,
@@ -117,7 +118,10 @@ def ptx_commit_group() -> None:
 def ptx_wait_group(num: Any) -> None:
     """Wait until at most `num` of the thread's newest `cp.async` groups are under way."""
     builder = launched("T.ptx_wait_group")
-    builder.emit(sync.WaitGroup(integer(num, "the count of T.ptx_wait_group"), loc=here()))
+    count = integer(num, "the count of T.ptx_wait_group")
+    if int_value(count) is not None:
+        known(num, "the count of T.ptx_wait_group", 0, MOST)
+    builder.emit(sync.WaitGroup(count, loc=here()))
 
 
 def cp_async_barrier_noinc(barrier: Any) -> None:

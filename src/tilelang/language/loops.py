@@ -16,7 +16,7 @@ from tilelang.ir.build import Builder
 from tilelang.ir.expr import Binary, BinaryOp, Expr, Var, int_value
 from tilelang.ir.interval import interval
 from tilelang.ir.tile import Assert, Block, Break, Continue, For, Let, LoopKind, Stmt
-from tilelang.language.arguments import plain_data
+from tilelang.language.arguments import MOST, known, plain_data
 from tilelang.language.buffers import extent, here
 from tilelang.language.values import Value, as_expr
 
@@ -202,6 +202,8 @@ def unroll(
     """
     if explicit and unroll_factor is not None:
         raise _bad("option", "T.unroll takes `explicit` or `unroll_factor`, not both")
+    if unroll_factor is not None:
+        known(unroll_factor, "the unroll_factor of T.unroll", 1, MOST)
     hints = _hints(explicit=explicit or None, unroll_factor=unroll_factor, annotations=annotations)
     return sequential("T.unroll", LoopKind.UNROLL, start, stop, step, hints)
 
@@ -239,6 +241,8 @@ def Parallel(
             help="move the loop inside `with T.Kernel(...)`",
         )
     sizes = tuple(extent(x, "an extent of T.Parallel") for x in extents)
+    if coalesced_width is not None:
+        known(coalesced_width, "the coalesced_width of T.Parallel", 1, MOST)
     hints = _hints(
         coalesced_width=coalesced_width,
         loop_layout=loop_layout,

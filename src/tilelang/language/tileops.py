@@ -16,7 +16,7 @@ from tilelang.ir import build, tile
 from tilelang.ir.build import Builder
 from tilelang.ir.expr import Buffer, Expr, Load, Region, const, int_value
 from tilelang.ir.sync import MmaArrive
-from tilelang.language.arguments import eviction, hints, note
+from tilelang.language.arguments import MOST, eviction, hints, known, note
 from tilelang.language.buffers import (
     BufferRef,
     RegionRef,
@@ -97,6 +97,14 @@ def matched(src: Any, dst: Any, op: str) -> tuple[Region, Region]:
         b = _borrow(b, a.extents, "the destination")
     check_match(a, b, op)
     return a, b
+
+
+def _policy(policy: Any) -> int:
+    try:
+        return int(GemmWarpPolicy(policy))
+    except ValueError:
+        words = ", ".join(f"GemmWarpPolicy.{p.name}" for p in GemmWarpPolicy)
+        raise _bad("option", "the policy of T.gemm", expected=words, got=repr(policy)) from None
 
 
 def copy(
@@ -223,7 +231,7 @@ def gemm(
             condition(clear_accum),
             transpose_a=bool(transpose_A),
             transpose_b=bool(transpose_B),
-            policy=int(policy),
+            policy=_policy(policy),
             loc=here(),
         )
     )
@@ -348,13 +356,14 @@ def _reduce(
     annotations: dict[str, Any] | None,
 ) -> None:
     clear, batch, nan_propagate = settings
+    known(batch, f"the batch of T.reduce_{reduce_type}", 1, MOST)
     builder = build.current(f"T.reduce_{reduce_type}")
     try:
         op = tile.ReduceOp(reduce_type)
     except ValueError:
-        known = ", ".join(o.value for o in tile.ReduceOp)
+        words = ", ".join(o.value for o in tile.ReduceOp)
         raise _bad(
-            "value", f"unknown reduction {reduce_type!r}", expected=known, got=repr(reduce_type)
+            "value", f"unknown reduction {reduce_type!r}", expected=words, got=repr(reduce_type)
         ) from None
     note(annotations, f"T.reduce_{reduce_type}", "enable_fadd2")  # sums of two: the same ones
     src, dst = (
