@@ -118,6 +118,9 @@ def hints(notes: dict[str, Any]) -> dict[str, Any]:
     """The hints of a loop or operation, defaults left out."""
     out: dict[str, Any] = {}
     for key, value in notes.items():
+        if key == "annotations":  # what an author adds by name is beside the rest upstream
+            out |= hints(dict(value))
+            continue
         if key in _DEFAULTS and _DEFAULTS[key] in (None, value):
             continue
         out[key] = number(value) if isinstance(value, list) and value[:1] == ["const"] else value
