@@ -56,7 +56,7 @@ PARTS = (
     Part(
         "language",
         ("language", "compat", "testing", "utils", "profiler", "autotuner", "layout"),
-        12_020,
+        12_060,
     ),
     # The reference meaning of every operation and the dynamic check of it.
     Part("emulator", ("emulator",), 11_400),

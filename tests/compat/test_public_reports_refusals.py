@@ -334,6 +334,8 @@ def test_a_wrong_index_is_refused(bad):  # 3022
         ("T.reduce_sum(A, T.alloc_fragment((1,), 'float32'), batch=0)", ("batch", "1 to")),
         ("s = T.alloc_shared((8, 8), 'float16'); T.gemm(s, s, s, policy=7)", ("policy", "FullRow")),
         ("T.ptx_wait_group(-1)", ("T.ptx_wait_group", "0 to")),
+        ("T.sync_threads(17, 32)", ("barrier_id", "0 to 15")),
+        ("T.sync_threads(1, 33)", ("arrive_count", "a multiple of 32")),
         ("T.use_swizzle(2.5)", ("panel_size", "2.5")),
     ],
 )

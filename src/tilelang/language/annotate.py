@@ -8,7 +8,7 @@ from typing import Any, cast
 from tilelang.dtypes import DType
 from tilelang.errors import TileValueError, error
 from tilelang.ir import build, tile
-from tilelang.ir.expr import Buffer
+from tilelang.ir.expr import Buffer, int_value
 from tilelang.language.arguments import known
 from tilelang.language.buffers import BufferRef, here, plain
 from tilelang.language.loops import leave
@@ -193,9 +193,15 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
 
 
 def sync_threads(barrier_id: Any = None, arrive_count: Any = None) -> None:
-    """All threads of the block wait for each other; with `barrier_id`, `arrive_count` of them."""
+    """All threads of the block wait for each other; with `barrier_id` (0 to 15), `arrive_count` of
+    them, whole warps.
+    """
     builder = build.current("T.sync_threads")
     parts = [None if x is None else as_expr(x) for x in (barrier_id, arrive_count)]
+    limits = (("barrier_id", barrier_id, 0, 15, 1), ("arrive_count", arrive_count, 32, 1024, 32))
+    for part, (name, given, low, high, step) in zip(parts, limits, strict=True):
+        if part is not None and int_value(part) is not None:
+            known(given, f"the {name} of T.sync_threads", low, high, multiple=step)
     builder.emit(tile.SyncThreads(barrier_id=parts[0], arrive_count=parts[1], loc=here()))
 
 
