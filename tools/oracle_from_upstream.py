@@ -293,7 +293,7 @@ def _region(e: Form) -> Form:
 
 
 def _up_copy(_: Upstream, a: Form, notes: Any) -> list[Stmt]:
-    return [Stmt("Copy", {"src": a[0], "dst": a[1], "hints": notes})]
+    return [Stmt("Copy", {"src": a[0], "dst": a[1], "hints": hints(notes)})]
 
 
 def _up_fill(up: Upstream, a: Form, _: Any) -> list[Stmt]:
@@ -306,7 +306,7 @@ def _up_fill(up: Upstream, a: Form, _: Any) -> list[Stmt]:
 def _up_gemm(_: Upstream, a: Form, notes: Any) -> list[Stmt]:
     fields = {
         "a": a[0], "b": a[1], "c": a[2], "transpose_a": number(a[3]), "transpose_b": number(a[4]),
-        "policy": number(a[8]), "clear_accum": a[9], "hints": notes,
+        "policy": number(a[8]), "clear_accum": a[9], "hints": hints(notes),
     }  # fmt: skip
     return [Stmt("Gemm", fields)]
 
@@ -325,7 +325,7 @@ def _up_atomic(op: str) -> Any:
         value, want = a[0], up.side.dtype(["load", a[1][1]])
         if value[0] != "region" and up.side.dtype(value) != want:
             value = ["cast", want, value]
-        fields = {"op": op, "dst": a[1], "value": value, "previous": None, "hints": notes}
+        fields = {"op": op, "dst": a[1], "value": value, "previous": None, "hints": hints(notes)}
         return [Stmt("Atomic", {**fields, "memory_order": order})]
 
     return handler
