@@ -255,7 +255,12 @@ def test_fp16_accumulators_take_a_whole_cell_each_as_the_hardware_does():
     @T.prim_func
     def kernel(A: T.Tensor((128, 128), "float16")):
         with T.Kernel(1, threads=128):
-            T.alloc_tmem((128, 256), "float16")
+            total = T.alloc_tmem((128, 256), "float16")
+            a = T.alloc_shared((128, 64), "float16")
+            b = T.alloc_shared((64, 256), "float16")
+            T.copy(A[0, 0], a)
+            T.fill(b, 1)
+            T.gemm(a, b, total, clear_accum=True)
 
     report = tilelang.compile(kernel, target="emulate:sm_100a").memory()
     assert report.launches[0].rows[0].amount == 256
