@@ -9,7 +9,8 @@ changed; sizes are those of the programs.
 
     python tools/conformance_ascend.py CHECKOUT/examples --out docs/conformance-ascend.tsv
 
-Each program runs by itself, in its own process, with a limit on its processor time.
+Each program runs by itself, in its own process, with a limit on its processor time, and with one
+thread where OMP_NUM_THREADS does not say otherwise.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def attempt(path: Path, folder: Path, limit: float, how: str) -> Row:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "src"),
-        "OMP_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         "CONFORMANCE_SECONDS": str(int(limit)),
     }
     name = str(path.relative_to(folder))
