@@ -576,7 +576,7 @@ def test_empty_of_packed_elements(torch):
     """Made in the function, with a size that the call gives."""
 
     @tilelang.jit(target="emulate")
-    def halves(A):
+    def halves(A):  # pyright: ignore[reportRedeclaration]
         n = T.const("n")
         A: T.Tensor((3, n), "float32")
         B = T.empty((3, n), "float4_e2m1fn")
